@@ -57,9 +57,9 @@ class Linker:
     def state(self) -> Words:
         """What the scanner makes the same links with."""
         # numba takes a second to import, and not everybody scans
-        from connectors.normalise.scan import links_state
+        from connectors.normalise.scanner.blake2b import state_of
 
-        return links_state(self._key)
+        return state_of(self._key, PERSON)
 
     def links(self, told: Told, blocks: int, block_size: int, lora: str | None) -> bytes:
         """Return a link for each block, packed as hashes are; NO_LINKS where the event does not tell them."""

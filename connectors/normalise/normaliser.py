@@ -161,7 +161,6 @@ class Normaliser:
             messages,
             received_at,
             max_frame_bytes=self._max_frame_bytes,
-            forward_session_ids=False,
             content=content_of(self._linker),
             salts=names_of(self._salts),
             catalogue=self._catalogue,

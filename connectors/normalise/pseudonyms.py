@@ -52,9 +52,9 @@ class Pseudonyms:
     def state(self) -> Words:
         """What the scanner makes the same names with."""
         # numba takes a second to import, and not everybody scans
-        from connectors.normalise.scan import names_state
+        from connectors.normalise.scanner.blake2b import state_of
 
-        return names_state(self._key)
+        return state_of(self._key, b"")
 
     def name(self, text: str) -> str:
         """Return 16 hexadecimal digits that stand for a text."""

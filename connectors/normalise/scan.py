@@ -32,7 +32,6 @@ def scan(
     received_at: float,
     *,
     max_frame_bytes: int,
-    forward_session_ids: bool,
     content: Words = NO_STATE,
     salts: Words = NO_STATE,
     catalogue: Catalogue = CATALOGUE,
@@ -45,7 +44,6 @@ def scan(
         [messages],
         [received_at],
         max_frame_bytes=max_frame_bytes,
-        forward_session_ids=forward_session_ids,
         content=content,
         salts=salts,
         catalogue=catalogue,
@@ -58,7 +56,6 @@ def scan_joined(
     received_at: Sequence[float],
     *,
     max_frame_bytes: int,
-    forward_session_ids: bool,
     content: Words = NO_STATE,
     salts: Words = NO_STATE,
     catalogue: Catalogue = CATALOGUE,
@@ -80,7 +77,6 @@ def scan_joined(
         messages,
         parts,
         max_frame_bytes=max_frame_bytes,
-        forward_session_ids=forward_session_ids,
         content=content,
         salts=salts,
         catalogue=catalogue,
@@ -102,7 +98,6 @@ def scan_side_by_side(
     parts: Ints,
     *,
     max_frame_bytes: int,
-    forward_session_ids: bool,
     content: Words = NO_STATE,
     salts: Words = NO_STATE,
     catalogue: Catalogue = CATALOGUE,
@@ -117,7 +112,6 @@ def scan_side_by_side(
         messages,
         parts,
         max_frame_bytes,
-        forward_session_ids,
         content,
         salts,
         tables.forms,
@@ -138,19 +132,6 @@ def names_of(names: Pseudonyms | None) -> Words:
     return NO_STATE if names is None else names.state
 
 
-def links_state(key: bytes) -> Words:
-    """Return what the scanner makes links of blocks with; `key` is a `usable_key`, empty for none."""
-    return state_of(key, PERSON)
-
-
-def names_state(key: bytes) -> Words:
-    """Return what the scanner makes names with; `key` is a `usable_key`."""
-    return state_of(key, b"")
-
-
 def warm_up() -> None:
     """Compile the scanner or load its code: seconds or a tenth of one, before streams are read."""
-    content = links_state(bytes(1))
-    scan(
-        Bundle.of([(b"", bytes(8), b"")]), 0.0, max_frame_bytes=1, forward_session_ids=False, content=content
-    )
+    scan(Bundle.of([(b"", bytes(8), b"")]), 0.0, max_frame_bytes=1, content=state_of(bytes(1), PERSON))

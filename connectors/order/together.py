@@ -60,7 +60,6 @@ def scanned_together(
         [bundle for _, _, bundle in chosen],
         times,
         max_frame_bytes=settings.max_frame_bytes,
-        forward_session_ids=False,
         content=content_of(linker),
         salts=names_of(salts),
     )
@@ -115,7 +114,6 @@ def gathered_together(
         bundles.table,
         parts_of(bundles.ends, bundles.begins, received_at),
         max_frame_bytes=settings.max_frame_bytes,
-        forward_session_ids=False,
         content=content_of(linker),
         salts=names_of(salts),
     )

@@ -57,7 +57,6 @@ def put_events(
     p: int,
     end: int,
     count: int,
-    sessions: bool,
     links: bool,
     content: Words,
     salts: bool,
@@ -126,9 +125,7 @@ def put_events(
         if o < 0 or limit - o < ROOM:
             return -1, o, 0, 0
         if kind == STORED:
-            o = put_stored(
-                data, end, fields, sessions, links, content, salts, names, media, stack, out, limit, o
-            )
+            o = put_stored(data, end, fields, links, content, salts, names, media, stack, out, limit, o)
             if o < 0:
                 return -1, o, 0, 0
         else:

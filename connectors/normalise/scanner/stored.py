@@ -13,7 +13,6 @@ from connectors.normalise.scanner.forms import (
     F_LORA_ID,
     F_MEDIUM,
     F_PARENT,
-    F_SESSION,
     F_SIZE,
     F_TOKENS,
     F_TYPE,
@@ -37,7 +36,6 @@ from connectors.normalise.scanner.msgpack_keys import (
     W_LINKS,
     W_LORA,
     W_PARENT,
-    W_SESSION,
     W_SIZE,
     W_STORE_ONLY,
     W_STORED,
@@ -99,7 +97,6 @@ def put_stored(
     data: Bytes,
     end: int,
     fields: Ints,
-    sessions: bool,
     links: bool,
     content: Words,
     salts: bool,
@@ -179,12 +176,6 @@ def put_stored(
     lora, lora_end = before + KEYS[W_LORA, 0] + 1, o
     if o > before and out[lora - 1] == 0xDA:
         lora += 2
-    if sessions:
-        before = o
-        o = _put_named(data, fields[F_SESSION], end, W_SESSION, out, limit, o)
-        if o < 0:
-            return -1
-        entries += 1 if o > before else 0
     if media[row * MEDIUM_ROW + MEDIUM_STORE_ONLY]:
         entries += 1
         o = put(out, o, W_STORE_ONLY)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pipeline.verify.fleet.changes import SourceId, Space
 from pipeline.verify.fleet.parsed import Chain
-
-if TYPE_CHECKING:
-    from pipeline.verify.fleet.prefixes import Shown
+from pipeline.verify.fleet.shown import Shown
 
 
 class Loss(NamedTuple):

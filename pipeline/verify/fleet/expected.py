@@ -8,8 +8,8 @@ from typing import Any
 
 from pipeline.verify import times
 from pipeline.verify.fleet.owners import Redundancy, RedundancyKey
-from pipeline.verify.fleet.prefixes import Hot, Prefix
 from pipeline.verify.fleet.recount import Fills, FillsOf
+from pipeline.verify.fleet.shown import Hot, Prefix
 from schemas.rows import CapacityCurveRow, FillsRow, HashGroupRow, HotPrefixRow, RedundancyRow
 
 FleetRow = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow | HashGroupRow

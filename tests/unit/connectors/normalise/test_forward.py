@@ -38,7 +38,7 @@ def normalised(*events: Any) -> tuple[list[Event], int]:
 def scanned(*events: Any) -> tuple[list[Event], int] | None:
     """Return the same of the scanner; None if it gave the batch up."""
     bundle = Bundle.of([(b"", (3).to_bytes(8, "big"), payload_of(*events))])
-    result = scan(bundle, 2.0, max_frame_bytes=1 << 20, forward_session_ids=False)
+    result = scan(bundle, 2.0, max_frame_bytes=1 << 20)
     if result.columns[STATUS, 0] != DONE:
         return None
     assert result.columns[EVENTS, 0] == len(events)

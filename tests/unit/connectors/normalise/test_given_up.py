@@ -32,7 +32,6 @@ def scanned(payload: bytes, linker: Linker | None) -> Any:
         Bundle.of([(b"", bytes(8), payload)]),
         1.0,
         max_frame_bytes=MAX_FRAME_BYTES,
-        forward_session_ids=False,
         content=content_of(linker),
     )
 

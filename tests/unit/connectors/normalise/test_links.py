@@ -70,7 +70,7 @@ def stored(event: Any, key: bytes = b"") -> Stored:
 
 def scanned(payloads: Iterable[bytes], linker: Linker, first: int = 0) -> list[Batch | None]:
     bundle = Bundle.of((b"t", seq.to_bytes(8, "big"), payload) for seq, payload in enumerate(payloads, first))
-    result = scan(bundle, 2.0, max_frame_bytes=1 << 20, forward_session_ids=False, content=linker.state)
+    result = scan(bundle, 2.0, max_frame_bytes=1 << 20, content=linker.state)
     return [
         decode(result.encoded[start:end].tobytes()) if status == DONE else None
         for status, start, end in result.columns[[STATUS, START, END]].T.tolist()

@@ -40,9 +40,7 @@ def decoded(*events: Any) -> tuple[list[Event], bool]:
     payload = msgspec.msgpack.encode([1.5, list(events), 0])
     batch = Normaliser(max_frame_bytes=1 << 20).normalise(payload, seq=0, received_at=5.0)
     at_once = FastDecoder(forward_session_ids=False).decode_batch(payload, 0, 5.0, False)
-    result = scan(
-        Bundle.of([(b"", bytes(8), payload)]), 5.0, max_frame_bytes=1 << 20, forward_session_ids=False
-    )
+    result = scan(Bundle.of([(b"", bytes(8), payload)]), 5.0, max_frame_bytes=1 << 20)
     done = bool(result.columns[STATUS, 0] == DONE)
     assert at_once in (None, batch)
     if done:

@@ -70,7 +70,6 @@ def scanned(payload: bytes, linker: Linker | None = None) -> Batch | None:
         Bundle.of([(b"t", (3).to_bytes(8, "big"), payload)]),
         2.0,
         max_frame_bytes=1 << 20,
-        forward_session_ids=False,
         content=content_of(linker),
         salts=names_of(NAMES),
     )
@@ -134,7 +133,6 @@ def test_the_scanner_makes_the_names_of_pseudonyms(key: bytes, salt_text: str) -
         Bundle.of([(b"t", bytes(8), payload)]),
         2.0,
         max_frame_bytes=1 << 20,
-        forward_session_ids=False,
         salts=names_of(names),
     )
     events = decode(result.encoded.tobytes()).events

@@ -42,7 +42,6 @@ from pipeline.simulator.wire.eras import ERAS
 from pipeline.simulator.wire.hashing import HashForm
 from schemas.events import Batch, Removed, Stored
 from tests.support.inputs.captures import NAMES, PUBLISHERS, TIERS, captured_frames
-from tests.support.suite.night import first_by_day
 
 FORMS = get_args(HashForm)
 RECEIVED_AT = 1_800_000_000.25
@@ -61,12 +60,11 @@ def messages(payloads: list[bytes], first: int = 0) -> Bundle:
     return Bundle.of((b"t", seq.to_bytes(8, "big"), payload) for seq, payload in enumerate(payloads, first))
 
 
-def scanned(payloads: list[bytes], *, sessions: bool = False, salts: Pseudonyms | None = None) -> Scanned:
+def scanned(payloads: list[bytes], *, salts: Pseudonyms | None = None) -> Scanned:
     return scan(
         messages(payloads),
         RECEIVED_AT,
         max_frame_bytes=MAX_FRAME_BYTES,
-        forward_session_ids=sessions,
         salts=names_of(salts),
     )
 
@@ -80,20 +78,19 @@ def reference(
     payload: bytes,
     seq: int,
     *,
-    sessions: bool = False,
     linker: Linker | None = None,
     salts: Pseudonyms | None = None,
 ) -> Batch | None:
-    decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, linker=linker, salts=salts)
+    decoder = ReferenceDecoder(StreamEra(), forward_session_ids=False, linker=linker, salts=salts)
     try:
         return decoder.decode_batch(payload, seq=seq, received_at=RECEIVED_AT, replayed=False)
     except FrameError:
         return None
 
 
-def done_and_equal(payloads: list[bytes], *, sessions: bool = False, salts: Pseudonyms | None = None) -> int:
+def done_and_equal(payloads: list[bytes], *, salts: Pseudonyms | None = None) -> int:
     """Check all that is done against the reference decoder; return how many are."""
-    result = scanned(payloads, sessions=sessions, salts=salts)
+    result = scanned(payloads, salts=salts)
     done = 0
     for seq, payload in enumerate(payloads):
         assert result.columns[FINGERPRINT, seq] == fingerprint_of(payload)
@@ -101,7 +98,7 @@ def done_and_equal(payloads: list[bytes], *, sessions: bool = False, salts: Pseu
         if result.columns[STATUS, seq] == DONE:
             done += 1
             batch = decode(encoded(result, seq))
-            assert batch == reference(payload, seq, sessions=sessions, salts=salts)
+            assert batch == reference(payload, seq, salts=salts)
             assert result.columns[EVENTS, seq] == batch.engine_events
         else:
             assert encoded(result, seq) == b""
@@ -155,16 +152,15 @@ def simulated(rng: random.Random) -> list[Any]:
     return events
 
 
-@pytest.mark.parametrize("sessions", first_by_day([False, True]))
 @pytest.mark.parametrize("era", ERAS)
-def test_every_batch_of_every_era_is_done(era: str, sessions: bool) -> None:
+def test_every_batch_of_every_era_is_done(era: str) -> None:
     rng = random.Random(era)
     for form in FORMS:
         payloads = [
             encoded_batch(ERAS[era], 1e9 + n / 7, simulated(rng), rank=n % 3, hash_form=form)
             for n in range(60)
         ]
-        assert done_and_equal(payloads, sessions=sessions) == len(payloads)
+        assert done_and_equal(payloads) == len(payloads)
 
 
 def test_what_it_writes_is_what_the_records_encoder_writes_but_for_the_width_of_lengths() -> None:
@@ -249,7 +245,6 @@ def test_numbers_of_all_widths_and_what_is_none(number: Any) -> None:
     ]
     payloads += [encode([number, [], 0]), encode([1.5, number]), encode([1.5, [], number])]
     done_and_equal(payloads)
-    done_and_equal(payloads, sessions=True)
 
 
 SHORT_TEXTS = ["", "GPU", "gpu", "CPU", "cpu", "CPU_PINNED", "cpu_tier1", "é", "a\x00b", "x" * 31, "Disk"]
@@ -260,7 +255,7 @@ LONG_TEXTS = ["x" * 300, "x" * 1_024, "x" * 1_025, "é" * 1_024, "é" * 1_025]
 def test_texts(text: str) -> None:
     for field in ("medium", "lora_name", "lora_id", "kv_cache_spec_kind", "session_id", "from_the_future"):
         event = {"type": "BlockStored", "block_hashes": [1], "block_size": 16, field: text}
-        done_and_equal([encode([1.5, [event, event], 0])], sessions=True)
+        done_and_equal([encode([1.5, [event, event], 0])])
     medium = ["BlockRemoved", [1], text]
     done_and_equal(
         [encode([1.5, [medium, medium, ["BlockRemoved", [2]], ["BlockRemoved", [3], "GPU", 0]], 0])]
@@ -314,15 +309,13 @@ OF_SALTS = Pseudonyms(b"a key of a fleet")
 
 
 def test_the_seeds_are_done() -> None:
-    assert done_and_equal(SEEDS, sessions=True) == len(SEEDS)
+    assert done_and_equal(SEEDS) == len(SEEDS)
     assert done_and_equal(SEEDS, salts=OF_SALTS) == len(SEEDS)
 
 
 def test_long_runs_and_large_payloads_are_given_up() -> None:
     assert done_and_equal([encode([1.5, MANY[:8_191], 0]), encode([1.5, MANY, 0])]) == 0
-    small = scan(
-        messages([encode([1.5, MANY[:3_000], 0])]), 1.0, max_frame_bytes=1 << 20, forward_session_ids=False
-    )
+    small = scan(messages([encode([1.5, MANY[:3_000], 0])]), 1.0, max_frame_bytes=1 << 20)
     assert small.columns[STATUS, 0] == DONE
 
 
@@ -342,7 +335,7 @@ def test_every_flipped_bit_gives_up_or_what_the_reference_decoder_gives(payload:
             mutant = bytearray(payload)
             mutant[at] ^= 1 << bit
             changed.append(bytes(mutant))
-    assert done_and_equal(changed, sessions=True, salts=OF_SALTS) > len(changed) // 10
+    assert done_and_equal(changed, salts=OF_SALTS) > len(changed) // 10
 
 
 mutations = st.lists(
@@ -354,12 +347,11 @@ mutations = st.lists(
 heads = st.sampled_from([bytes([head]) for head in range(0x80, 0x100)])
 
 
-@given(st.sampled_from(SEEDS), mutations, heads, st.booleans(), st.sampled_from([None, OF_SALTS]))
+@given(st.sampled_from(SEEDS), mutations, heads, st.sampled_from([None, OF_SALTS]))
 def test_mutants(
     seed: bytes,
     changes: list[tuple[int, str, bytes]],
     head: bytes,
-    sessions: bool,
     salts: Pseudonyms | None,
 ) -> None:
     payload = seed
@@ -373,7 +365,7 @@ def test_mutants(
             payload = payload[:at] + payload[at + len(what) :]
         else:
             payload = payload[:at]
-    done_and_equal([payload, seed], sessions=sessions, salts=salts)
+    done_and_equal([payload, seed], salts=salts)
 
 
 @given(st.binary(max_size=80))
@@ -406,7 +398,6 @@ def test_it_never_writes_beyond_the_room_it_is_given(
         bundle.table,
         np.array([[len(bundle)], [0], np.array([RECEIVED_AT]).view(np.int64)]),
         MAX_FRAME_BYTES,
-        False,
         content_of(linker),
         names_of(salts),
         tables.forms,
@@ -438,7 +429,7 @@ def test_stretches_end_where_numbers_or_batches_break() -> None:
     ]
     frames.insert(2, [b"odd"])
     bundle = Bundle.of(frames)
-    result = scan(bundle, RECEIVED_AT, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
+    result = scan(bundle, RECEIVED_AT, max_frame_bytes=MAX_FRAME_BYTES)
     assert result.columns[SEQ].tolist() == [5, 6, -1, 8, 9, 10, -1, 11]
     assert result.columns[STATUS].tolist() == [1, 1, 0, 1, 0, 1, 0, 1]
     assert result.columns[STRETCH_END].tolist() == [2, 2, 3, 4, 5, 6, 7, 8]
@@ -455,11 +446,11 @@ def test_bundles_scanned_together_are_what_each_is_alone(
     bundles = [messages(payloads, rng.randrange(4)) for payloads in parts]
     bundles.append(Bundle.of([[b"odd"], (b"t", bytes(8), SEEDS[0])]))
     times = [RECEIVED_AT + rng.choice((0.0, -1e9, 0.125)) for _ in bundles]
-    joined, columns = scan_joined(bundles, times, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
+    joined, columns = scan_joined(bundles, times, max_frame_bytes=MAX_FRAME_BYTES)
     ends = accumulate(map(len, bundles), initial=0)
     together = [Scanned(joined, columns[:, first:end]) for first, end in pairwise(ends)]
     for bundle, at, result in zip(bundles, times, together, strict=True):
-        alone = scan(bundle, at, max_frame_bytes=MAX_FRAME_BYTES, forward_session_ids=False)
+        alone = scan(bundle, at, max_frame_bytes=MAX_FRAME_BYTES)
         shift = result.columns[[START, END]].min(initial=0 if not len(bundle) else 1 << 40)
         shifted = result.columns.copy()
         shifted[[START, END]] -= shift
@@ -474,5 +465,5 @@ def test_bundles_scanned_together_are_what_each_is_alone(
 
 
 def test_payloads_above_the_limit_are_given_up() -> None:
-    result = scan(messages(SEEDS), 1.0, max_frame_bytes=len(SEEDS[1]), forward_session_ids=False)
+    result = scan(messages(SEEDS), 1.0, max_frame_bytes=len(SEEDS[1]))
     assert [bool(status) for status in result.columns[STATUS]] == [len(p) <= len(SEEDS[1]) for p in SEEDS]

@@ -216,14 +216,14 @@ def test_the_scanner_is_compiled_once_whoever_received(sockets: tuple[Socket, So
     receiver = Receiver(messages=4, size=1 << 20)
     ((bundle, _),) = taken(receiver, [socket], ROOM)
     for messages in (bundle, Bundle.of(bundle), Bundle.of([])):
-        scan(messages, 1.0, max_frame_bytes=1 << 20, forward_session_ids=False)
+        scan(messages, 1.0, max_frame_bytes=1 << 20)
     first, others = bundle.split(0, 1)
     for bundles in ([bundle, bundle], [first, others], [Bundle.of([]), first]):
         times = [1.0] * len(bundles)
-        scan_joined(bundles, times, max_frame_bytes=1 << 20, forward_session_ids=False)
+        scan_joined(bundles, times, max_frame_bytes=1 << 20)
     sender.send_multipart([b"t", seq(1), b"\xc0"])
     _, bundles = receiver.take([socket], ROOM).bundles(0, 1)
     parts = parts_of(bundles.ends, bundles.begins, 1.0)
-    scan_side_by_side(bundles.data, bundles.table, parts, max_frame_bytes=1 << 20, forward_session_ids=False)
+    scan_side_by_side(bundles.data, bundles.table, parts, max_frame_bytes=1 << 20)
     signatures: list[Any] = cast(Any, transcode).signatures
     assert len(signatures) == 1

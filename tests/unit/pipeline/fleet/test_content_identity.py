@@ -95,7 +95,7 @@ class Replica:
         if self.linker is not None:
             bundle = Bundle.of([(b"", self.seq.to_bytes(8, "big"), payload)])
             state = self.linker.state
-            done = scan(bundle, at, max_frame_bytes=1 << 20, forward_session_ids=False, content=state)
+            done = scan(bundle, at, max_frame_bytes=1 << 20, content=state)
             assert done.columns[STATUS, 0] == DONE
             assert msgspec.msgpack.decode(done.encoded.tobytes(), type=Batch) == batch
         opened = [] if self.seq else [Batch(None, at, at, [Opened(0, complete=True)])]

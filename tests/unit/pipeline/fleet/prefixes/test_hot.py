@@ -13,8 +13,8 @@ import pytest
 from pipeline.fleet.kernel import refills
 from pipeline.fleet.kernel.tables import BLOCK
 from pipeline.fleet.prefixes.shared import SHARED, shared_prefixes
-from pipeline.verify.fleet.prefixes import Hot, Prefix
 from pipeline.verify.fleet.recount import FleetRecount
+from pipeline.verify.fleet.shown import Hot, Prefix
 from pipeline.verify.times import number_of
 from schemas.residency import ResidencyRecord
 from schemas.rows import HotPrefixRow
