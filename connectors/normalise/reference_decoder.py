@@ -253,28 +253,8 @@ class ReferenceDecoder:
         if form.kind == "removed":
             event = Removed(packed, medium, raw_medium, group_idx)
         else:
-            block_size = _block_size(value("block_size"))
-            event = Stored(
-                packed,
-                block_size,
-                len(hashes) * block_size,
-                _parent(value("parent")),
-                medium,
-                raw_medium,
-                group_idx,
-                _decode(_OPTIONAL_TEXT, value("spec_kind"), "bad_field_type"),
-                _decode(_OPTIONAL_INTEGER, value("sliding_window"), "bad_field_type"),
-                _lora(value("lora_name"), value("lora_id")),
-                _decode(_OPTIONAL_TEXT, value("session"), "bad_field_type")
-                if self._forward_session_ids
-                else None,
-            )
-            if self._linker is not None and medium == "gpu":
-                told = Told.by(fields, in_map=elements is None)
-                event.links = self._linker.links(told, len(hashes), block_size, event.lora)
-            if self._salts is not None and elements is None:
-                adapter = value("lora_name") != NIL
-                event.salt = salt_name(fields.get("salt"), fields.get("keys"), self._salts, adapter=adapter)
+            where = (medium, raw_medium, group_idx)
+            event = self._stored(value, fields, packed, where, in_map=elements is None)
         self._era.saw(seen, form)
         if isinstance(event, Stored):
             event.store_only = store_only or self._era.store_only(medium)
@@ -283,6 +263,38 @@ class ReferenceDecoder:
             if last != event.block_size:
                 return split(event, last)
         return (event,)
+
+    def _stored(
+        self,
+        value: Callable[[Meaning], Raw],
+        fields: Mapping[Meaning, Raw],
+        packed: bytes,
+        where: tuple[str, str | None, int],
+        *,
+        in_map: bool,
+    ) -> Stored:
+        """Return a store of these blocks; `where` is its canonical medium, that as spelled, and its group."""
+        blocks, block_size = len(packed) // HASH_BYTES, _block_size(value("block_size"))
+        event = Stored(
+            packed,
+            block_size,
+            blocks * block_size,
+            _parent(value("parent")),
+            *where,
+            _decode(_OPTIONAL_TEXT, value("spec_kind"), "bad_field_type"),
+            _decode(_OPTIONAL_INTEGER, value("sliding_window"), "bad_field_type"),
+            _lora(value("lora_name"), value("lora_id")),
+            _decode(_OPTIONAL_TEXT, value("session"), "bad_field_type")
+            if self._forward_session_ids
+            else None,
+        )
+        if self._linker is not None and event.medium == "gpu":
+            told = Told.by(fields, in_map=in_map)
+            event.links = self._linker.links(told, blocks, block_size, event.lora)
+        if self._salts is not None and in_map:
+            adapter = value("lora_name") != NIL
+            event.salt = salt_name(fields.get("salt"), fields.get("keys"), self._salts, adapter=adapter)
+        return event
 
     def _of_object(self, form: EventForm, fields: Mapping[Meaning, Raw]) -> Event:
         """Return what an event says of objects of a tenant, each of which is a block."""

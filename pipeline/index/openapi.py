@@ -38,55 +38,59 @@ def document() -> dict[str, Any]:
             "it, with more in it.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": {
-            "/query_by_hash": {
-                "post": {
-                    "operationId": "query_by_hash",
-                    "summary": "Who holds a beginning of these prompts.",
-                    "requestBody": {"required": True, "content": _json("Question")},
-                    "responses": {
-                        "200": {
-                            "description": "With `prompts` a PromptsResponse, else a QueryResponse.",
-                            "content": _json("QueryResponse", "PromptsResponse"),
-                        },
-                        **_problems("400", "401", "404", "408", "413", "503"),
-                    },
-                }
-            },
-            "/choices": {
-                "post": {
-                    "operationId": "choices",
-                    "summary": "Where a router sent requests: each is compared with the best match "
-                    "and written to Kafka. Only with `index.choices`.",
-                    "requestBody": {"required": True, "content": _json("Choices")},
-                    "responses": {
-                        "200": {
-                            "description": "Kafka has acknowledged all of them.",
-                            "content": _json("ChoicesResponse"),
-                        },
-                        **_problems("400", "401", "404", "408", "413", "503"),
-                    },
-                }
-            },
-            "/replicas": {
-                "get": {
-                    "operationId": "replicas",
-                    "summary": "Every event stream that the index follows.",
-                    "responses": {
-                        "200": {"description": "All of them.", "content": _json("ReplicasResponse")},
-                        **_problems("401", "503"),
-                    },
-                }
-            },
-            "/healthz": {"get": _page("healthz", "The process turns.")},
-            "/readyz": {"get": _page("readyz", "It has caught up with the log; 503 says why not.", "503")},
-            "/metrics": {"get": _page("metrics", "Metrics in Prometheus' text format.")},
-        },
+        "paths": _paths(),
         "components": {
             "schemas": {name: components[name] for name in sorted(components)},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"token": []}],
+    }
+
+
+def _paths() -> dict[str, Any]:
+    return {
+        "/query_by_hash": {
+            "post": {
+                "operationId": "query_by_hash",
+                "summary": "Who holds a beginning of these prompts.",
+                "requestBody": {"required": True, "content": _json("Question")},
+                "responses": {
+                    "200": {
+                        "description": "With `prompts` a PromptsResponse, else a QueryResponse.",
+                        "content": _json("QueryResponse", "PromptsResponse"),
+                    },
+                    **_problems("400", "401", "404", "408", "413", "503"),
+                },
+            }
+        },
+        "/choices": {
+            "post": {
+                "operationId": "choices",
+                "summary": "Where a router sent requests: each is compared with the best match "
+                "and written to Kafka. Only with `index.choices`.",
+                "requestBody": {"required": True, "content": _json("Choices")},
+                "responses": {
+                    "200": {
+                        "description": "Kafka has acknowledged all of them.",
+                        "content": _json("ChoicesResponse"),
+                    },
+                    **_problems("400", "401", "404", "408", "413", "503"),
+                },
+            }
+        },
+        "/replicas": {
+            "get": {
+                "operationId": "replicas",
+                "summary": "Every event stream that the index follows.",
+                "responses": {
+                    "200": {"description": "All of them.", "content": _json("ReplicasResponse")},
+                    **_problems("401", "503"),
+                },
+            }
+        },
+        "/healthz": {"get": _page("healthz", "The process turns.")},
+        "/readyz": {"get": _page("readyz", "It has caught up with the log; 503 says why not.", "503")},
+        "/metrics": {"get": _page("metrics", "Metrics in Prometheus' text format.")},
     }
 
 
