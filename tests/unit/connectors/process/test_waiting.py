@@ -6,15 +6,20 @@ from connectors.process.errors import OperatorError
 from connectors.process.waiting import TELL_SECONDS, Waiting
 
 
-class Absent(OperatorError):
+class Told(OperatorError):
+    what: str
+    line = "{what}"
+
+
+class Absent(Told):
     heals = True
 
 
-class Refused(OperatorError):
+class Refused(Told):
     heals = True
 
 
-class Wrong(OperatorError):
+class Wrong(Told):
     """Waiting cannot heal it."""
 
 
