@@ -78,7 +78,14 @@ def replica_address(
 ) -> ReplicaAddress:
     """Describe a replica by the sockets of its rank 0."""
     return ReplicaAddress(
-        name, model, publisher.endpoint, publisher.replay_endpoint, metrics_url, dp_ranks, hash_scheme, role
+        name,
+        model,
+        publisher.endpoint,
+        publisher.replay_endpoint,
+        metrics_url,
+        dp_ranks,
+        hash_scheme,
+        role=role,
     )
 
 

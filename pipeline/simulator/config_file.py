@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import tomlkit
 
@@ -18,8 +18,9 @@ class ReplicaAddress:
     replay_endpoint: str | None
     metrics_url: str | None
     dp_ranks: int
+    role: str | None = field(default=None, kw_only=True)
     hash_scheme: str
-    role: str | None = None
+    """The last key of its table."""
 
 
 def replicas_toml(replicas: Iterable[ReplicaAddress]) -> str:

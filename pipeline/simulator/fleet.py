@@ -18,6 +18,7 @@ from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, EngineSettings
 from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, Prompts, exposition
 from pipeline.simulator.source import Source
 from pipeline.simulator.traffic.dispatch import Dispatch
+from pipeline.simulator.traffic.roles import check_roles, role_of
 from pipeline.simulator.traffic.routing import Routing
 from pipeline.simulator.traffic.schedule import Rerouting, Restart, Scheduled
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
@@ -71,13 +72,9 @@ class Fleet:
 
         Raises ValueError where settings contradict each other.
         """
-        if settings.prefill_replicas >= settings.replicas or (
-            settings.prefill_replicas and settings.hybrid_replicas
-        ):
-            raise ValueError(
-                f"of {settings.replicas} replicas {settings.prefill_replicas} prefill: "
-                "some have to decode, and none can be hybrid"
-            )
+        check_roles(settings.replicas, settings.prefill_replicas)
+        if settings.prefill_replicas and settings.hybrid_replicas:
+            raise ValueError("where some replicas prefill for others none can be hybrid")
         self.settings = settings
         self._tell = tell
         self._to_come = deque(sorted(settings.schedule, key=lambda each: each.seconds))
@@ -230,9 +227,7 @@ class Fleet:
         )
 
     def _role(self, number: int) -> str | None:
-        """Return the role that the configuration shall give a replica; None where each does both."""
-        prefilling = self.settings.prefill_replicas
-        return None if not prefilling else "prefill" if number < prefilling else "decode"
+        return role_of(number, self.settings.prefill_replicas)
 
     def _era(self, number: int, hybrid: bool) -> Era:
         era = ERAS[self.settings.eras[number % len(self.settings.eras)]]

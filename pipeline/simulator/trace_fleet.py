@@ -15,7 +15,8 @@ import zmq
 from pipeline.simulator.addresses import AddressPlan, hash_scheme, opened_publisher, replica_address
 from pipeline.simulator.config_file import ReplicaAddress
 from pipeline.simulator.engine.truth import wire_hash
-from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, exposition
+from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prompts, exposition
+from pipeline.simulator.traffic.roles import check_roles, role_of
 from pipeline.simulator.traffic.routing import Routing
 from pipeline.simulator.traffic.trace import TraceReplica, hit_rates, routed
 from pipeline.simulator.wire.encoding import encoded_batch
@@ -30,6 +31,8 @@ class TraceFleetSettings:
 
     block_size: int
     replicas: int = 1
+    prefill_replicas: int = 0
+    """So many of the first replicas compute prompts for the others, which pull them; 0: each does both."""
     routing: Routing = "round-robin"
     budget: int | None = None
     model: str = "simulated"
@@ -49,6 +52,8 @@ class TraceFleet:
     """Opens the sockets at once; `play` publishes every request's events in order, losing none."""
 
     def __init__(self, settings: TraceFleetSettings) -> None:
+        """Raises ValueError where nobody is left to decode."""
+        check_roles(settings.replicas, settings.prefill_replicas)
         self.settings = settings
         self._context = zmq.Context()
         self._eras = [ERAS[settings.eras[n % len(settings.eras)]] for n in range(settings.replicas)]
@@ -70,7 +75,8 @@ class TraceFleet:
         plan = settings.addresses
         if plan.metrics_port is not None:
             pages = {
-                name: self._page(replica) for name, replica in zip(self._names, self.replicas, strict=True)
+                name: self._page(replica, self._role(number))
+                for number, (name, replica) in enumerate(zip(self._names, self.replicas, strict=True))
             }
             self._metrics = MetricsEndpoint(pages, plan.host, plan.metrics_port)
         self._stopped = threading.Event()
@@ -85,6 +91,7 @@ class TraceFleet:
                 self._metrics.url(name) if self._metrics else None,
                 1,
                 hash_scheme(era, self._form(number), self.settings.block_size),
+                self._role(number),
             )
             for number, (name, publisher, era) in enumerate(
                 zip(self._names, self.publishers, self._eras, strict=True)
@@ -111,7 +118,9 @@ class TraceFleet:
         if base is None:
             base = clock() - requests[-1].seconds
         start = time.monotonic()
-        for number, request in routed(requests, settings.replicas, settings.routing, settings.seed):
+        for number, request in routed(
+            requests, settings.replicas, settings.routing, settings.seed, settings.prefill_replicas
+        ):
             pause = 0.0
             if settings.speed is not None:
                 pause = max(
@@ -135,8 +144,8 @@ class TraceFleet:
         self._stopped.wait()
 
     def truth(self) -> dict[str, Any]:
-        """Return hit rates (0 to 1) over all replicas, and per replica counters and resident blocks."""
-        block_rate, token_rate = hit_rates(replica.counters for replica in self.replicas)
+        """Return hit rates (0 to 1), and per replica counters and resident blocks."""
+        block_rate, token_rate = self.hit_rates()
         return {
             "block_hit_rate": block_rate,
             "token_hit_rate": token_rate,
@@ -162,6 +171,10 @@ class TraceFleet:
             ],
         }
 
+    def hit_rates(self) -> tuple[float, float]:
+        """Return those in blocks and in tokens of all replicas that compute prompts, 0 to 1."""
+        return hit_rates(each.counters for each in self.replicas[: self.settings.prefill_replicas or None])
+
     def write_truth(self) -> None:
         """Write `trace.truth.json` into the truth directory."""
         directory = self.settings.truth_directory
@@ -180,13 +193,23 @@ class TraceFleet:
     def _form(self, number: int) -> HashForm:
         return self.settings.hash_form or self._eras[number].hash_form
 
-    def _page(self, replica: TraceReplica) -> Callable[[], str]:
+    def _role(self, number: int) -> str | None:
+        return role_of(number, self.settings.prefill_replicas)
+
+    def _page(self, replica: TraceReplica, role: str | None) -> Callable[[], str]:
         def page() -> str:
-            counters = replica.counters
-            capacity = None if replica.budget is None else replica.budget + 1
-            usage = 0.0  # between requests nothing is in use
+            queries, hits = replica.counters.query_tokens, replica.counters.hit_tokens
+            pulled = queries - hits if role == "decode" else 0
             figures = EngineFigures(
-                0, counters.query_tokens, counters.hit_tokens, 0, 0, usage, replica.block_size, capacity
+                0,
+                queries,
+                hits,
+                pulled,
+                pulled,
+                0.0,  # between requests nothing is in use
+                replica.block_size,
+                None if replica.budget is None else replica.budget + 1,
+                prompts=Prompts(queries - hits - pulled, hits, 0, pulled, 0) if role else None,
             )
             return exposition(self.settings.model, [figures])
 

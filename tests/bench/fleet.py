@@ -33,6 +33,8 @@ CHAIN = 32
 """Blocks of a shard that begin with the same one."""
 SIZE = 16
 """Tokens of a block."""
+TOGETHER = 8
+"""Blocks of a shard that come at once, where sources receive KV."""
 
 
 class Layout(NamedTuple):
@@ -62,8 +64,11 @@ SMALL = Layout("fleet, small records", "bench-fleet-small", 256, 500, 40, 40, 64
 """As of hundreds of engines with a cut a second."""
 
 
-def records_of(shard: int, layout: Layout) -> list[bytes]:
-    """Return the records of a shard: sources that replace their blocks, oldest first."""
+def records_of(shard: int, layout: Layout, *, receive: bool = False) -> list[bytes]:
+    """Return the records of a shard: sources that replace their blocks, oldest first.
+
+    Every second one may receive what others computed.
+    """
     rng = np.random.default_rng(shard)
     base = np.uint64(shard) << np.uint64(61)
     universe = rng.integers(0, 1 << 61, UNIVERSE, dtype=np.uint64) | base
@@ -85,9 +90,17 @@ def records_of(shard: int, layout: Layout) -> list[bytes]:
             fresh = [block for block in dict.fromkeys(drawn.tolist()) if block not in resident][:count]
             gone = blocks[: len(fresh)] if is_full else []
             held[source] = blocks[len(gone) :] + fresh
+            receives = receive and source % 2 == 1
             changes = _changed(universe, gone, fresh, at, stored[source])
+            if receives:
+                ends = [fresh[min(place | TOGETHER - 1, len(fresh) - 1)] for place in range(len(fresh))]
+                changes.ends = universe[ends].astype(">u8").tobytes()
             stored[source] += SIZE * len(fresh)
-            sources.append(SourceChanges(f"r{source}", "m", "m/x/default", 0, 1, "complete", [changes]))
+            sources.append(
+                SourceChanges(
+                    f"r{source}", "m", "m/x/default", 0, 1, "complete", [changes], receives=receives
+                )
+            )
         result.append(encode(ResidencyRecord(number % 8, shard, number, sources, 8, at, 0.0)))
     return result
 
@@ -127,8 +140,8 @@ def _changes(value: bytes) -> int:
     return sum(len(part.kinds) for source in record.sources for part in source.changes)
 
 
-def _alone(figures: Figures, layout: Layout, records: list[bytes], *, rate: float) -> float:
-    """Measure the pure state on one shard, with a cut for all the sources; return the CPU seconds."""
+def _applied(records: list[bytes], *, rate: float = 1.0) -> tuple[FleetState, int, float]:
+    """Apply records of one shard, with a cut for all sources; return (state, changes, CPU seconds)."""
     state = FleetState(0, Fleet(sample_rate=rate), carry_seconds=0.0)
     decoded = [msgspec.msgpack.decode(value, type=ResidencyRecord) for value in records]
     for offset, record in enumerate(decoded[:8]):
@@ -140,9 +153,14 @@ def _alone(figures: Figures, layout: Layout, records: list[bytes], *, rate: floa
         state.apply(offset, record)
         if offset % 8 == 7:
             state.cut(0.0)
-    used = time.process_time() - began
+    return state, state.seen - before, time.process_time() - began
+
+
+def _alone(figures: Figures, layout: Layout, records: list[bytes], *, rate: float) -> float:
+    """Measure the pure state; return the CPU seconds."""
+    state, changes, used = _applied(records, rate=rate)
     name = f"{layout.name} alone, one block in {round(1 / rate)}"
-    figures.add(f"{name}: changes", (state.seen - before) / used, "changes/s/core")
+    figures.add(f"{name}: changes", changes / used, "changes/s/core")
     figures.add(f"{name}: memory", state.index.bytes_allocated / 1e6, "MB")
     for what, table, entries in (
         ("distinct block", state.index.blocks, USED_BLOCKS),
@@ -172,6 +190,8 @@ def _run(figures: Figures, layout: Layout, bootstrap: str, store_url: str) -> No
     records = [records_of(shard, layout) for shard in range(SHARDS)]
     every, sample = (_alone(figures, layout, records[0], rate=rate) for rate in (1.0, 1 / 16))
     figures.add(f"{layout.name} alone: CPU of one block in 16, of that of all", sample / every, "")
+    _, _, receiving = _applied(records_of(0, layout, receive=True))
+    figures.add(f"{layout.name} alone: CPU where every second source receives", receiving / every, "")
     topic = f"{layout.short}.residency.v1"
     environment = {
         **os.environ,

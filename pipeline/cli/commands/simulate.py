@@ -19,7 +19,6 @@ from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
 from pipeline.simulator.traffic.routing import ROUTINGS
 from pipeline.simulator.traffic.schedule import scheduled
-from pipeline.simulator.traffic.trace import hit_rates
 from pipeline.simulator.traffic.workload import WorkloadSettings
 from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS
 from pipeline.simulator.wire.hashing import HASH_FORMS
@@ -232,6 +231,7 @@ def _trace(options: dict[str, Any]) -> None:
         TraceFleetSettings(
             block_size=trace.block_size,
             replicas=options["replicas"],
+            prefill_replicas=options["prefill"],
             routing=options["routing"],
             budget=options["budget"],
             model=options["model"],
@@ -249,7 +249,7 @@ def _trace(options: dict[str, Any]) -> None:
         _begin(fleet, options)
         fleet.play(trace.requests)
         fleet.write_truth()
-        rates = hit_rates(replica.counters for replica in fleet.replicas)
+        rates = fleet.hit_rates()
         click.echo(
             f"played: {len(trace.requests)} requests, hits {rates[0]:.2%} of blocks, {rates[1]:.2%} of tokens"
         )

@@ -24,8 +24,15 @@ else:
 
 MODEL = "demo-8b"
 HYBRID_MODEL = "demo-hybrid"
+PAIR_MODEL = "demo-pair"
 _MODELS = f"""[[models]]
 name = "{MODEL}"
+kv_bytes_per_token = 131072
+gpus_per_replica = 1
+gpu_hour_price = 2.5
+
+[[models]]
+name = "{PAIR_MODEL}"
 kv_bytes_per_token = 131072
 gpus_per_replica = 1
 gpu_hour_price = 2.5
@@ -85,6 +92,16 @@ GROUPS = (
             *("--replicas", "2", "--dp-ranks", "2", "--era", "vllm-0.24", "--model", MODEL),
             # The second one has not even room for the conversations that are paused at any time.
             *("--blocks", "400", "--blocks", "200", "--rate", "6", "--seed", "2"),
+            *_SHORT_CHATS,
+        ),
+    ),
+    Group(
+        "fleet-pair",
+        ("vllm-0.33-prefill", "vllm-0.33-decode"),
+        (
+            *("--replicas", "2", "--prefill", "1", "--era", "vllm-0.33", "--model", PAIR_MODEL),
+            # What the first one has not room for, its CPU tier keeps.
+            *("--blocks", "300", "--blocks", "450", "--cpu-blocks", "600", "--rate", "2", "--seed", "4"),
             *_SHORT_CHATS,
         ),
     ),

@@ -32,6 +32,11 @@ STORY = (
         "vllm-0.24-small has too little cache: it evicts what it soon fills again (capacity, board Model)",
     ),
     Chapter(
+        0,
+        "vllm-0.33-decode computes no prompts: vllm-0.33-prefill does, and sends them (transferred, board "
+        "Replica)",
+    ),
+    Chapter(
         60,
         "minute 1: the router stops sending conversations back to the same replica; others fill again what "
         "it holds (routing, board Fleet)",

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from pipeline.simulator.engine.block_pool import BlockPool
 from pipeline.simulator.engine.events import Event, Removed, Stored
 from pipeline.simulator.traffic.routing import Router, Routing
 from pipeline.traces.trace import HashId, TraceRequest
+
+HANDED_OVER = 0.05
+"""Seconds from a request to its prompt's copy on a decode replica: as real engines announce it."""
 
 
 @cache
@@ -115,12 +118,20 @@ class TraceReplica:
 
 
 def routed(
-    requests: Iterable[TraceRequest], replicas: int, routing: Routing, seed: int = 0
+    requests: Iterable[TraceRequest], replicas: int, routing: Routing, seed: int = 0, prefilling: int = 0
 ) -> Iterator[tuple[int, TraceRequest]]:
-    """Yield (replica, request) in order of arrival; sticky routing goes by the session."""
-    router = Router(routing, replicas, seed)
+    """Yield (replica, request) in order of arrival; sticky routing goes by the session.
+
+    Where the first `prefilling` replicas compute prompts for the others, each request is yielded twice: for
+    one of them, and, a little later, for one that pulls the prompt.
+    """
+    to_compute = Router(routing, prefilling or replicas, seed)
+    to_decode = Router(routing, replicas - prefilling, seed) if prefilling else None
     for request in requests:
-        yield router.choose(request.session), request
+        yield to_compute.choose(request.session), request
+        if to_decode is not None:
+            pulled = replace(request, seconds=request.seconds + HANDED_OVER)
+            yield prefilling + to_decode.choose(request.session), pulled
 
 
 def hit_rates(counters: Iterable[TraceCounters]) -> tuple[float, float]:

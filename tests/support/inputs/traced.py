@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from pipeline.residency.partition import PartitionState
+from pipeline.simulator.traffic.roles import role_of
 from pipeline.simulator.traffic.routing import Routing
 from pipeline.simulator.traffic.trace import TraceReplica, routed
 from pipeline.traces.trace import TraceRequest
@@ -24,21 +25,33 @@ def events(
     routing: Routing = "round-robin",
     *,
     hash_seeds: Mapping[int, str] | None = None,
+    prefilling: int = 0,
 ) -> Iterator[EventsRecord]:
     """Yield a record for each request, as a connector would publish it.
 
-    Replicas in `hash_seeds` hash with a seed of their own.
+    Replicas in `hash_seeds` hash with a seed of their own; the first `prefilling` compute prompts for the
+    others.
     """
     seeds = hash_seeds or {}
     fleet = [TraceReplica(512, budget, seeds.get(number, "0")) for number in range(replicas)]
     seqs = [0] * replicas
-    for number, request in routed(requests, replicas, routing):
+    for number, request in routed(requests, replicas, routing, prefilling=prefilling):
         at = START + request.seconds
         found = served(fleet[number], request)
         opened = [Batch(None, at, at, [Opened(first_seq=0, complete=True)])] if not seqs[number] else []
         batch = Batch(seqs[number], at, at, found, engine_events=len(found))
         seqs[number] += 1
-        yield EventsRecord(f"r{number}", "m", "m/x/default", 0, 1, [*opened, batch], batch.seq, batch.seq)
+        yield EventsRecord(
+            f"r{number}",
+            "m",
+            "m/x/default",
+            0,
+            1,
+            [*opened, batch],
+            batch.seq,
+            batch.seq,
+            role=role_of(number, prefilling) or "",
+        )
 
 
 def served(replica: TraceReplica, request: TraceRequest) -> list[Event]:

@@ -25,7 +25,9 @@ SOURCES = {
     ("vllm-0.24-small", 0),
     ("vllm-0.24-small", 1),
     ("vllm-0.33-cpu", 0),
+    ("vllm-0.33-decode", 0),
     ("vllm-0.33-hybrid", 0),
+    ("vllm-0.33-prefill", 0),
 }
 
 
@@ -63,7 +65,8 @@ def topics_of_a_demo_that_fills_tables(first: dict[str, Any]) -> dict[str, int]:
             if "small" in replica:
                 assert pool["evicted_blocks"] > 0
                 assert 0 < pool["mean_lifetime_seconds"] < 600
-    assert {replica for replica, _, medium in pools if medium == "cpu"} == {"vllm-0.14-cpu", "vllm-0.33-cpu"}
+    tiered = {replica for replica, _, medium in pools if medium == "cpu"}
+    assert tiered == {"vllm-0.14-cpu", "vllm-0.33-cpu", "vllm-0.33-prefill"}
     assert pools["vllm-0.33-hybrid", 0, "gpu"]["fine_blocks"] > 0
     for source in first["sources"]:
         assert (source["lost_batches"], source["undecodable_events"]) == (0, 0)

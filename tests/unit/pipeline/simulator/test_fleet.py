@@ -287,6 +287,8 @@ def test_decode_replicas_store_what_prefill_replicas_computed_before() -> None:
             fleet.advance(0.05, 1_800_000_000 + step * 0.05)
         assert fleet.dispatch.rejected == 0
         assert [address.role for address in fleet.addresses()] == ["prefill", "decode", "decode"]
+        tables = tomllib.loads(replicas_toml(fleet.addresses()))["replicas"]
+        assert {[*table][-1] for table in tables} == {"hash_scheme"}, "who reads along sees when one is whole"
         first = {}
         pulled = 0
         for source, socket in zip(fleet.sources, sockets, strict=True):
@@ -308,6 +310,9 @@ def test_decode_replicas_store_what_prefill_replicas_computed_before() -> None:
 
 
 def test_somebody_has_to_decode() -> None:
-    for wrong in ({"prefill_replicas": 2}, {"prefill_replicas": 1, "hybrid_replicas": 1}):
-        with pytest.raises(ValueError, match="some have to decode"):
+    for wrong, reason in (
+        ({"prefill_replicas": 2}, "some have to decode"),
+        ({"prefill_replicas": 1, "hybrid_replicas": 1}, "none can be hybrid"),
+    ):
+        with pytest.raises(ValueError, match=reason):
             Fleet(replace(SMALL, replicas=2, **wrong))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 import zmq
 
+from connectors.scrape.counters import parse_engine_metrics
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.engine.block_pool import PoolExhaustedError
 from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
@@ -142,6 +144,40 @@ def test_a_fleet_publishes_all_of_it_in_trace_time(
 def _time_of(payload: bytes) -> float:
     ts: float = msgspec.msgpack.decode(payload)[0]
     return ts
+
+
+def test_a_prompt_that_others_compute_is_pulled_a_little_later(requests: list[TraceRequest]) -> None:
+    dealt = [*routed(requests[:9], 5, "round-robin", prefilling=2)]
+    assert [place for place, _ in dealt] == [0, 2, 1, 3, 0, 4, 1, 2, 0, 3, 1, 4, 0, 2, 1, 3, 0, 4]
+    for (_, computed), (_, pulled) in zip(dealt[::2], dealt[1::2], strict=True):
+        assert computed.hash_ids == pulled.hash_ids
+        assert 0.01 < pulled.seconds - computed.seconds < 0.1
+
+
+def test_a_fleet_with_roles_counts_what_it_computes_and_what_it_pulls(requests: list[TraceRequest]) -> None:
+    plan = AddressPlan(base_port=0, metrics_port=0)
+    fleet = TraceFleet(TraceFleetSettings(512, replicas=2, prefill_replicas=1, budget=2000, addresses=plan))
+    try:
+        addresses = fleet.addresses()
+        fleet.play(requests[:50])
+        pages = [
+            urllib.request.urlopen(address.metrics_url or "", timeout=60).read().decode()
+            for address in addresses
+        ]
+        rates = fleet.hit_rates()
+    finally:
+        fleet.close()
+    assert [address.role for address in addresses] == ["prefill", "decode"]
+    assert rates == hit_rates([fleet.replicas[0].counters])
+    prefill, decode = (parse_engine_metrics(page).ranks[0] for page in pages)
+    missed = [replica.counters.query_tokens - replica.counters.hit_tokens for replica in fleet.replicas]
+    assert (prefill.computed_tokens, prefill.transferred_tokens) == (missed[0], 0)
+    assert (decode.computed_tokens, decode.transferred_tokens) == (0, missed[1])
+
+
+def test_somebody_has_to_decode() -> None:
+    with pytest.raises(ValueError, match="some have to decode"):
+        TraceFleet(TraceFleetSettings(512, replicas=2, prefill_replicas=2, addresses=ANY_PORTS))
 
 
 def test_a_request_longer_than_the_budget_is_refused() -> None:
