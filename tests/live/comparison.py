@@ -92,7 +92,7 @@ def asked(engines: Iterable[LiveEngine], ended: dict[str, Ended]) -> Known:
             lives=engine.lives,
             capacity=account["blocks"],
             looked_up=account["looked_up"],
-            found=account["found"],
+            found=account["found"] - account["moved"],
         )
         known.held[engine.name] = {block for _, block, _ in cached}
     return known

@@ -23,8 +23,10 @@ VOCABULARY = range(10, 4_000)
 class Conversations:
     """Some conversations at a time; what they say depends on the seed and on the answers."""
 
-    def __init__(self, seed: int, count: int) -> None:
+    def __init__(self, seed: int, count: int, again: float = AGAIN) -> None:
+        """Where nobody asks `again`, all prompts end in the middle of a block."""
         self._rng = random.Random(seed)
+        self._again = again
         self._systems = [self._tokens(SYSTEM_TOKENS) for _ in range(SYSTEM_PROMPTS)]
         self._said = [self._begun() for _ in range(count)]
         self._asked: list[list[int]] = [[] for _ in range(count)]
@@ -33,14 +35,16 @@ class Conversations:
     def prompts(self) -> list[list[int]]:
         """Return the next turn of each."""
         for place, asked in enumerate(self._asked):
-            if asked and self._rng.random() < AGAIN:
+            if asked and self._rng.random() < self._again:
                 self._said[place] = list(asked)
                 continue
             before, turn = self._said[place], self._rng.randint(*TURN_TOKENS)
             if len(before) + turn + BLOCK_TOKENS > LONGEST:
                 before = self._begun()
-            if self._rng.random() < AGAIN:
+            if self._rng.random() < self._again:
                 turn += -(len(before) + turn) % BLOCK_TOKENS
+            elif not self._again and (len(before) + turn) % BLOCK_TOKENS < 2:
+                turn += 2
             self._said[place] = self._asked[place] = [*before, *self._tokens(turn)]
         return [list(said) for said in self._said]
 

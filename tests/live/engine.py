@@ -9,10 +9,10 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.local.processes.ports import LOOPBACK
-from schemas.settings import Replica
+from schemas.settings import Replica, Role
 
 PROGRAM = Path(__file__).with_name("engine_process.py")
 MODEL = "tiny"
@@ -47,18 +47,36 @@ START_SECONDS = 400.0
 ANSWER_SECONDS = 120.0
 TAIL = 2_000
 """Characters of its log in an error."""
+NEW_TOKENS = 8
+_KV_ROLES: dict[Role, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
 
 
 class EngineFailed(Exception):
     """It ended, or does not answer; the text has the last lines of its log."""
 
 
+class Shared(NamedTuple):
+    """What an engine has in common with another one."""
+
+    role: Role
+    folder: Path
+    """By which KV goes from one to the other: vLLM's ExampleConnector."""
+
+
 class LiveEngine:
     """One vLLM."""
 
-    def __init__(self, name: str, python: Path, directory: Path, free_port: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        python: Path,
+        directory: Path,
+        free_port: Callable[[], int],
+        shared: Shared | None = None,
+    ) -> None:
         """`directory` gets the model and the log."""
         self.name = name
+        self._shared = shared
         self.lives = 0
         self._python = python
         self._directory = directory
@@ -73,6 +91,7 @@ class LiveEngine:
             endpoint=f"tcp://{LOOPBACK}:{self._events}",
             replay_endpoint=f"tcp://{LOOPBACK}:{self._replay}",
             metrics_url=f"http://{LOOPBACK}:{self._metrics}/metrics",
+            role=self._shared.role if self._shared else "",
         )
 
     def start(self) -> None:
@@ -87,6 +106,9 @@ class LiveEngine:
             "replay_port": self._replay,
             "metrics_port": self._metrics,
         }
+        if self._shared is not None:
+            options["folder"] = str(self._shared.folder)
+            options["kv_role"] = _KV_ROLES[self._shared.role]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._python, "-I", PROGRAM, json.dumps(options)],
@@ -104,9 +126,9 @@ class LiveEngine:
         found: list[list[int | str]] = self._ask({"hashes": prompts})
         return found
 
-    def generate(self, prompts: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Return the tokens that come after each prompt."""
-        found: list[list[int]] = self._ask({"prompts": prompts})
+    def generate(self, prompts: Sequence[Sequence[int]], tokens: int = NEW_TOKENS) -> list[list[int]]:
+        """Return so many tokens that come after each prompt."""
+        found: list[list[int]] = self._ask({"prompts": prompts, "tokens": tokens})
         return found
 
     def reset(self) -> bool:

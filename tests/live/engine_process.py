@@ -1,10 +1,11 @@
 """A vLLM in this process, told what to do line by line. The engine's own Python runs this, without kvlens.
 
 The first argument is a JSON object with `model` (a folder), `blocks`, `events_port`, `replay_port` and
-`metrics_port`. Each line of the standard input is a request, each line of the standard output an answer:
+`metrics_port`, and may have a `folder` by which engines share KV, and the engine's `kv_role`. Each line of
+the standard input is a request, each line of the standard output an answer:
 
     {"hashes": [[token, ...], ...]}    the hashes of each prompt's whole blocks, as the engine announces them
-    {"prompts": [[token, ...], ...]}   some tokens more after each of them, all at once
+    {"prompts": [[token, ...], ...], "tokens": 8}   so many tokens more after each of them, all at once
     {"reset": true}                    whether the prefix cache is empty now
     {"account": true}                  what the engine itself knows (`Engine.account`)
 
@@ -20,7 +21,6 @@ from typing import Any
 
 BLOCK_TOKENS = 32
 """The CPU's attention takes multiples of it."""
-NEW_TOKENS = 8
 RUNNING = 3
 HASHING = "sha256_cbor"
 
@@ -31,8 +31,15 @@ class Engine:
     def __init__(self, options: dict[str, Any]) -> None:
         from prometheus_client import start_http_server
         from vllm import LLM
-        from vllm.config import KVEventsConfig
+        from vllm.config import KVEventsConfig, KVTransferConfig
 
+        shares = {}
+        if "folder" in options:
+            shares["kv_transfer_config"] = KVTransferConfig(
+                kv_connector="ExampleConnector",
+                kv_role=options["kv_role"],
+                kv_connector_extra_config={"shared_storage_path": options["folder"]},
+            )
         self._llm = LLM(
             model=options["model"],
             load_format="dummy",
@@ -52,20 +59,23 @@ class Engine:
                 replay_endpoint=f"tcp://*:{options['replay_port']}",
                 topic="kv-events",
             ),
+            **shares,
         )
         start_http_server(options["metrics_port"], addr="127.0.0.1")
         scheduler = self._llm.llm_engine.engine_core.engine_core.scheduler
         self._pool = scheduler.kv_cache_manager.block_pool
-        self._counts = {"evicted": 0, "batches": 0, "looked_up": 0, "found": 0}
+        self._counts = {"evicted": 0, "batches": 0, "looked_up": 0, "found": 0, "moved": 0}
         self._count_calls(self._pool, "_maybe_evict_cached_block", "evicted")
         self._count_calls(scheduler.kv_event_publisher, "publish", "batches")
+        if shares:
+            self._add_up_moved(scheduler.connector)
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Do what a request says."""
         if "hashes" in request:
             return [self._hashes(prompt) for prompt in request["hashes"]]
         if "prompts" in request:
-            return self._generate(request["prompts"])
+            return self._generate(request["prompts"], request["tokens"])
         if "reset" in request:
             return bool(self._llm.reset_prefix_cache())
         return self.account()
@@ -74,7 +84,8 @@ class Engine:
         """Return what the engine knows, none of it from events.
 
         `cached` rows are [group, hash, physical copies]. `unsaid` events wait for the next step. Since the
-        start: copies `evicted`, `batches` published, tokens `looked_up` in the prefix cache and `found`.
+        start: copies `evicted`, `batches` published, tokens `looked_up` in the prefix cache, `found` there or
+        `moved` from elsewhere, and what its own `counters` say, by name and source.
         """
         from vllm.v1.core.kv_cache_utils import get_block_hash, get_group_id
 
@@ -89,6 +100,7 @@ class Engine:
             ],
             "unsaid": len(self._pool.kv_event_queue),
             "blocks": self._pool.num_gpu_blocks,
+            "counters": _counters(),
             **self._counts,
         }
 
@@ -102,15 +114,16 @@ class Engine:
             found.append(_announced(parent))
         return found
 
-    def _generate(self, prompts: list[list[int]]) -> list[list[int]]:
+    def _generate(self, prompts: list[list[int]], tokens: int) -> list[list[int]]:
         from vllm import SamplingParams
         from vllm.inputs import TokensPrompt
 
-        sampling = SamplingParams(temperature=0.0, max_tokens=NEW_TOKENS, ignore_eos=True, detokenize=False)
+        sampling = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
         given = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
         answers = []
         for done in self._llm.generate(given, sampling, use_tqdm=False):
             self._counts["looked_up"] += len(done.prompt_token_ids)
+            # Those that were moved are among them.
             self._counts["found"] += done.num_cached_tokens
             answers.append(list(done.outputs[0].token_ids))
         return answers
@@ -125,6 +138,31 @@ class Engine:
             return returned
 
         setattr(of, name, counted)
+
+    def _add_up_moved(self, connector: Any) -> None:
+        """Add up the tokens of each request that the scheduler takes from the connector."""
+        original = connector.update_state_after_alloc
+
+        def counted(request: Any, blocks: Any, tokens: int) -> Any:
+            self._counts["moved"] += tokens
+            return original(request, blocks, tokens)
+
+        connector.update_state_after_alloc = counted
+
+
+def _counters() -> dict[str, float]:
+    """Return what vLLM's own metrics page says of tokens, by `name` or `name/source`."""
+    from prometheus_client import REGISTRY
+
+    found: dict[str, float] = {}
+    for family in REGISTRY.collect():
+        for sample in family.samples:
+            if sample.name.startswith("vllm:") and sample.name.endswith("_total"):
+                source = sample.labels.get("source")
+                name = sample.name.removeprefix("vllm:").removesuffix("_total")
+                key = f"{name}/{source}" if source else name
+                found[key] = found.get(key, 0.0) + sample.value
+    return found
 
 
 def _announced(digest: Any) -> int | str:

@@ -2,7 +2,8 @@
 
 For each version: two engines, conversations over both with evictions, a reset of one, `kill -9` and a new
 start of the other. Each time the tables must say what the engines' own block pools hold, and at the end a
-recount of the log must give the tables. An engine is fetched once, into the user's cache.
+recount of the log must give the tables. Then a prefill and a decode engine, where the version counts what
+came by transfer. An engine is fetched once, into the user's cache.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from packaging.version import Version
+
 from pipeline.local.processes.ports import KeptPorts
-from tests.live.comparison import Ended, Facts, asked, settled
+from tests.live.comparison import Ended, asked, settled
 from tests.live.conversations import Conversations
 from tests.live.engine import EngineFailed, LiveEngine
 from tests.live.installation import EngineMissing, engine_python
+from tests.live.pair import COUNTED_SINCE, PairRun
 from tests.live.router import Router
+from tests.live.shown import say, show
 from tests.live.whole_kvlens import WholeKvlens
 
 VERSIONS = ("0.21.0", "0.32.0")
@@ -28,7 +33,6 @@ ENGINES = 2
 CONVERSATIONS = 6
 TURNS = {"conversations": 14, "reset": 6, "restart": 6}
 """Of each conversation, before each comparison."""
-SHOWN = ("copies", "blocks", "tokens", "evicted", "batches", "lives", "looked_up", "found")
 
 
 class LiveRun:
@@ -84,27 +88,8 @@ class LiveRun:
             f"  {stop}: {self._router.sent.total()} requests, {self._router.matched} to an engine that held "
             f"a beginning ({time.monotonic() - self._began:.0f} s)"
         )
-        say("    " + "".join(f"{column:>10}" for column in ("engine", "", *SHOWN)))
-        for name, facts in known.facts.items():
-            _show(name, facts, told.get(name))
+        show(known.facts, told)
         return told == known.facts
-
-
-def _show(name: str, pool: Facts, rows: Facts | None) -> None:
-    for who, facts in (("pool", pool), ("rows", rows)):
-        if facts is None:
-            say(f"    {name:>10}{who:>10}  none")
-        else:
-            say(
-                f"    {name:>10}{who:>10}"
-                + "".join(f"{getattr(facts, figure):>10,}" for figure in SHOWN)
-                + ("" if facts == pool else f"  differ: {facts}")
-            )
-
-
-def say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def main() -> None:
@@ -114,12 +99,17 @@ def main() -> None:
     )
     right = True
     for version in parser.parse_args().versions:
-        with tempfile.TemporaryDirectory(prefix="kvlens-live-") as name, ExitStack() as stack:
-            try:
-                right = LiveRun(version, Path(name), stack).right() and right
-            except (EngineMissing, EngineFailed) as error:
-                sys.exit(f"make live: {error}")
+        for kind in (LiveRun, PairRun) if _number(version) >= COUNTED_SINCE else (LiveRun,):
+            with tempfile.TemporaryDirectory(prefix="kvlens-live-") as name, ExitStack() as stack:
+                try:
+                    right = kind(version, Path(name), stack).right() and right
+                except (EngineMissing, EngineFailed) as error:
+                    sys.exit(f"make live: {error}")
     sys.exit(not right)
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return Version(version).release
 
 
 if __name__ == "__main__":
