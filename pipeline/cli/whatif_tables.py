@@ -89,6 +89,8 @@ def saved_table(rows: Sequence[dict[str, Any]], incomplete: int, width: int | No
     for cause, tokens in fleet["fills"].items():
         if tokens:
             yield f"    {cause:<18}{tokens:>16,}{_percent(tokens / filled):>8} %"
+    if (decoding := fleet["replicas"] - fleet["computing"]) > 0:
+        yield f"    {decoding} of the caches only decode: one cache for all means the others."
     if incomplete:
         yield f"    {incomplete} of the caches began before the recording or have gaps in it."
     yield ""

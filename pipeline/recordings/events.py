@@ -33,6 +33,11 @@ class RecordedEvents:
         return len(self._streams)
 
     @property
+    def roles(self) -> dict[str, str]:
+        """Return those of replicas that have one."""
+        return {source.replica: source.role for source in self._recording.sources if source.role}
+
+    @property
     def torn(self) -> bool:
         """Whether the file ended within a frame."""
         return self._recording.torn
@@ -55,4 +60,5 @@ def _source(source: RecordedSource, number: int, name: str) -> Source:
         tenant=source.tenant,
         hash_domain=hash_domain(source.model or "unknown", source.hash_scheme, source.tenant),
         endpoint=source.endpoint,
+        role=source.role,
     )

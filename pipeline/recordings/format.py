@@ -40,6 +40,8 @@ class RecordedSource(msgspec.Struct, frozen=True, omit_defaults=True):
     tenant: str = "default"
     hash_scheme: str = "vllm-sha256-int64"
     endpoint: str = ""
+    role: str = ""
+    """As in `schemas.settings.Role`."""
 
 
 class Header(msgspec.Struct, frozen=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 
@@ -15,6 +16,7 @@ from schemas.residency import ResidencyRecord
 from schemas.settings import Worker
 
 _RECORDS_BETWEEN_CUTS = 200
+_NO_ROLES: Mapping[str, str] = MappingProxyType({})
 
 
 class NotKnown(PipelineError):
@@ -31,9 +33,14 @@ class RecordedFleet:
 
     sources: int
     """Caches: replicas times data-parallel ranks."""
+    computing: int
+    """Of these, caches that a router may send prompts to: all, or, in a fleet with prefill replicas, those of
+    replicas that do not only decode."""
     incomplete: int
     """Caches that began before the recording or have gaps in it; the causes of their fills may be unknown."""
     potential: Potential
+    among_computing: Potential
+    """Of caches that a router may choose from, as if there were no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +55,25 @@ class Saved:
     at_most: int
 
 
-def follow(records: Iterable[EventsRecord]) -> RecordedFleet:
-    """Apply the events as the replica agent and the fleet agent would; return what they find."""
+def follow(records: Iterable[EventsRecord], roles: Mapping[str, str] = _NO_ROLES) -> RecordedFleet:
+    """Apply the events as the replica agent and the fleet agent would; return what they find.
+
+    `roles` has those of replicas that have one.
+    """
     replica, fleet = PartitionState(0, Worker(), shards=1), FleetFigures()
+    decoding = _decoding(roles)
+    computing = FleetFigures() if decoding else None
     now = 0.0
     seen: set[tuple[str, int]] = set()
     incomplete: set[tuple[str, int]] = set()
 
     def cut() -> None:
         for _, _, value in replica.cut(now).residency:
-            fleet.add(msgspec.msgpack.decode(value, type=ResidencyRecord))
+            record = msgspec.msgpack.decode(value, type=ResidencyRecord)
+            fleet.add(record)
+            if computing is not None:
+                others = [said for said in record.sources if said.replica not in decoding]
+                computing.add(msgspec.structs.replace(record, sources=others))
 
     for offset, record in enumerate(records):
         replica.apply(offset, record)
@@ -71,28 +87,41 @@ def follow(records: Iterable[EventsRecord]) -> RecordedFleet:
         if replica.next_offset % _RECORDS_BETWEEN_CUTS == 0:
             cut()
     cut()
-    return RecordedFleet(len(seen), len(incomplete), fleet.potential())
+    potential = fleet.potential()
+    return RecordedFleet(
+        len(seen),
+        sum(name not in decoding for name, _ in seen),
+        len(incomplete),
+        potential,
+        potential if computing is None else computing.potential(),
+    )
+
+
+def _decoding(roles: Mapping[str, str]) -> set[str]:
+    """Return the replicas that no router sends prompts to: those that decode, beside some that prefill."""
+    if "prefill" not in roles.values():
+        return set()
+    return {replica for replica, role in roles.items() if role == "decode"}
 
 
 def saved(fleet: RecordedFleet, replicas: int, extra_tokens: int | None) -> Saved:
-    """Return what so much more of each cache would have saved (None: endless), or one endless cache for all.
+    """Return what so much more of each cache would have saved (None: endless), or one endless cache for all
+    that compute prompts.
 
     Raises NotKnown for what would take the requests to know.
     """
-    tokens = fleet.potential.tokens
-    at_least = fleet.potential.saved_tokens(extra_tokens)
-    if replicas == fleet.sources:
-        causes: tuple[str, ...] = ("evicted", "peer_and_evicted")
-    elif replicas != 1:
+    one_for_all = replicas != fleet.sources
+    if one_for_all and replicas != 1:
         raise NotKnown(
             f"cannot tell what {replicas} replicas would do: hits leave no events, so a recording does "
             f"not hold the requests; ask for the {fleet.sources} recorded, or for 1 (one cache for all)"
         )
-    elif extra_tokens is not None:
+    if one_for_all and extra_tokens is not None:
         raise NotKnown(
             "cannot tell what one bounded cache for all would save: hits leave no events, so a recording "
             "does not say what it would keep; ask for --replicas 1 with --capacity none"
         )
-    else:
-        causes = AVOIDABLE
-    return Saved(at_least, sum(tokens[cause] for cause in (*causes, "unknown")))
+    potential = fleet.among_computing if one_for_all else fleet.potential
+    causes = AVOIDABLE if one_for_all else ("evicted", "peer_and_evicted")
+    at_most = sum(potential.tokens[cause] for cause in (*causes, "unknown"))
+    return Saved(potential.saved_tokens(extra_tokens), at_most)

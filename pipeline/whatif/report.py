@@ -79,6 +79,7 @@ def recorded_row(fleet: RecordedFleet) -> dict[str, Any]:
     return {
         "actual": True,
         "replicas": fleet.sources,
+        "computing": fleet.computing,
         "filled_tokens": fleet.potential.filled_tokens,
         "fills": {cause: fleet.potential.tokens[cause] for cause in FILLS},
     }

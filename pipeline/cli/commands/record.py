@@ -101,6 +101,7 @@ def _configured(config: Path | None) -> tuple[list[RecordedSource], list[str]]:
             tenant=replica.tenant,
             hash_scheme=replica.hash_scheme,
             endpoint=rank_endpoint(replica.endpoint, rank),
+            role=replica.role,
         )
         for replica in replicas
         for rank in replica.ranks

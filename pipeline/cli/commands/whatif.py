@@ -35,7 +35,7 @@ _ENDLESS = (Capacity(None),)
     "--replicas",
     "counts",
     type=Several("N[,N...]", replicas),
-    help="Trace: by default 1. Recording: as many as recorded, or 1: one cache for all.",
+    help="Trace: by default 1. Recording: as many as recorded, or 1: one cache for all that compute prompts.",
 )
 @click.option(
     "--capacity",
@@ -160,11 +160,11 @@ def _recording(
     with ProgressLine() as progress:
         progress.step(f"reading {path}")
         events = RecordedEvents(path)
-        fleet = follow(events)
+        fleet = follow(events, events.roles)
     if events.torn:
         click.echo(f"kvlens: {path}: ends inside a frame; everything before it was read", err=True)
     asked = [(count, each.amount) for count in counts or (fleet.sources,) for each in capacities]
-    if not counts and fleet.sources > 1:
+    if not counts and fleet.computing > 1:
         asked.append((1, None))
     rows = [recorded_row(fleet)]
     rows += [saved_row(fleet, count, extra, saved(fleet, count, extra)) for count, extra in asked]

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 from pipeline.cli import failures
 from pipeline.cli.main import kvlens
-from pipeline.recordings.format import Frame, RecordedSource, Recording, RecordingWriter
+from pipeline.recordings.format import Frame, RecordedSource, Recording, RecordingWriter, published_at
 from tests.support.checkout import ROOT
+from tests.support.inputs.captures import captured_frames, captured_truth
 from tests.support.slow_lru import SlowLru
 
 TESTS = ROOT / "tests"
@@ -120,6 +121,47 @@ def test_of_several_caches_it_says_what_one_for_all_would_save(tmp_path: Path) -
     assert (shared["replicas"], shared["extra_tokens"]) == (1, None)
     kept = actual["fills"]["cold"] + actual["fills"]["generated"]
     assert shared["saved_at_most"] == actual["filled_tokens"] - kept
+
+
+def pair(path: Path, prefilling: int) -> Path:
+    """Write the recorded pair, its prefill engine under so many names, its decode engine under one."""
+    engines = {f"prefill-{n}": ("prefill", "small.prefill-0") for n in range(prefilling)}
+    engines["decode"] = ("decode", "small.decode-0")
+    frames = [
+        Frame(source, published_at(parts[2]) or 0.0, tuple(parts))
+        for source, (_, name) in enumerate(engines.values())
+        for parts in captured_frames(name)
+    ]
+    sources = tuple(RecordedSource(name, model="m", role=role) for name, (role, _) in engines.items())
+    with RecordingWriter(path, sources) as writer:
+        for frame in sorted(frames, key=lambda frame: frame.received_at):
+            writer.write(frame)
+    return path
+
+
+def test_where_one_replica_computes_prompts_no_routing_is_asked_for(tmp_path: Path) -> None:
+    path = pair(tmp_path / "pair.kvrec", 1)
+    actual, more = rows(path)
+    assert (actual["replicas"], actual["computing"], more["replicas"]) == (2, 1, 2)
+    # As test_transfers.py has them of the whole pipeline.
+    assert actual["fills"]["transferred"] == 23_376
+    assert "1 of the caches only decode" in answered(path)
+    prefill = actual["filled_tokens"] - 23_376
+    assert more["share_at_most"] == more["saved_at_most"] / prefill
+
+
+def test_one_cache_for_all_is_one_for_those_that_compute_prompts(tmp_path: Path) -> None:
+    path = pair(tmp_path / "fleet.kvrec", 2)
+    actual, _, shared = rows(path)
+    assert (actual["replicas"], actual["computing"], shared["replicas"]) == (3, 2, 1)
+    truth = captured_truth("small.prefill-0")
+    stored = [dict(zip(truth["stored_columns"], row, strict=True)) for row in truth["stored"]]
+    filled = [row["hash"] for row in stored if not row["held_here_already"]]
+    # Either computes what the other does; a block that the decode engine has is no less new to both.
+    assert shared["saved_at_most"] == 16 * (2 * len(filled) - len({*filled}))
+    assert shared["saved_at_most"] < sum(
+        tokens for cause, tokens in actual["fills"].items() if cause not in ("cold", "transferred")
+    )
 
 
 def part(path: Path, frames: Callable[[list[Frame]], list[Frame]]) -> Path:
