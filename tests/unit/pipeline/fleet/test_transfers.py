@@ -39,8 +39,8 @@ def test_avoidable_tokens_are_those_of_the_pair(clock: float) -> None:
             for (engine, _), of in tokens.items()
         } == {
             "prefill-0": {"filled": 20_560, "transferred": 0, "generated": 0, "avoidable": 4_368},
-            # Moved were 18,864; 4,448 were pulled in vain, and computed then, as no event shows. Of answers, and
-            # the ends of prompts before them, there are 161 blocks.
+            # Moved were 18,864; 4,448 were pulled in vain, and computed then, as no event shows. Of answers,
+            # and the ends of prompts before them, there are 161 blocks.
             "decode-0": {"filled": 34_128, "transferred": 23_312, "generated": 2_576, "avoidable": 1_568},
         }
 
