@@ -332,7 +332,12 @@ class Worker:
         "kvlens_worker_checkpoint_timestamp_seconds", "When the last checkpoint finished."
     )
     holding = Gauge("kvlens_worker_holding", "1 while nothing is applied because saving is slow.")
-    rows = Counter("kvlens_worker_rows_total", "Rows written.", ("table",))
+    rows = Counter("kvlens_worker_rows_total", "Rows written into ClickHouse.", ("table",))
+    figures = Counter(
+        "kvlens_worker_figures_total",
+        "Rows written to Kafka as figures.",
+        ("table",),
+    )
     store_failures = Counter(
         "kvlens_worker_store_failures_total", "Failed calls to ClickHouse; each is repeated.", ("step",)
     )

@@ -46,7 +46,11 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     compression: Literal["none", "zstd"] = "zstd"
     """Compression of records, except those of checkpoints: brokers that compact them would do it again."""
     record_format: Literal["msgpack", "json"] = "msgpack"
-    """Encoding of event records; readers see it in the `content-type` header."""
+    """Encoding of events, residency and choices; readers see it in the `content-type` header. JSON is for
+    those that cannot read MessagePack: it takes more bytes, and more of the workers' time."""
+    figures: bool = True
+    """Write the rows of replicas to `figures.v1` as well, for readers without ClickHouse; false: nothing is
+    written there, and `kvlens verify` leaves it out."""
     topic_prefix: str = "kvlens"
     """Beginning of every topic name, before a dot."""
     replication_factor: Annotated[int, Meta(ge=1)] = 1
@@ -60,8 +64,9 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
 class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the tables are."""
 
-    url: Annotated[str, Meta(pattern="^https?://")] = "http://127.0.0.1:8123"
-    """HTTP interface of the server, without a login; the port is 8123 unless it has one, with https 8443."""
+    url: Annotated[str, Meta(pattern="^https?://|^$")] = "http://127.0.0.1:8123"
+    """HTTP interface of the server, without a login; the port is 8123 unless it has one, with https 8443.
+    Empty: workers write no tables, and give figures to Kafka and `/fleet/metrics` alone."""
     database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
     """Database of all kvlens tables; `kvlens migrate` creates it."""
     username: str = "default"

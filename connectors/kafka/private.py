@@ -73,11 +73,11 @@ def pack_with(packed: Callable[[bytes], bytes], unpacked: Callable[[bytes], byte
         vars(module).update(zstd_encode=packed, zstd_decode=unpacked)
 
 
-def zstd_batch(most_bytes: int, key: bytes, value: bytes | None) -> BatchBuilder:
-    """Return a compressed batch of one record of a transaction, for `send_batch`; others need not be."""
-    batch = BatchBuilder(most_bytes, default_records.DefaultRecordBatch.CODEC_ZSTD, is_transactional=True)
-    batch.append(timestamp=None, key=key, value=value)
-    return batch
+def new_batch(most_bytes: int, *, zstd: bool, transactional: bool) -> BatchBuilder:
+    """Return a batch for `send_batch`, which has its own compression."""
+    kinds = default_records.DefaultRecordBatch
+    codec = kinds.CODEC_ZSTD if zstd else kinds.CODEC_NONE
+    return BatchBuilder(most_bytes, codec, is_transactional=transactional)
 
 
 # Clients

@@ -23,6 +23,7 @@ from connectors.positions.backwards import Backwards
 from connectors.positions.ledger import advance, progress
 from connectors.sources import SourceKey, SourcesNotAdded
 from schemas.events import Batch, Closed
+from schemas.json_form import batch_from_json
 from schemas.positions import PositionRecord, position_key
 from schemas.settings import Kafka
 
@@ -338,7 +339,7 @@ class _Outline(msgspec.Struct, gc=False):
 
 _decode_position = msgspec.msgpack.Decoder(PositionRecord).decode
 _DECODERS: dict[bool, tuple[Callable[[bytes], _Outline], Callable[[Any], Batch]]] = {
-    True: (msgspec.json.Decoder(_Outline).decode, msgspec.json.Decoder(Batch).decode),
+    True: (msgspec.json.Decoder(_Outline).decode, batch_from_json),
     False: (msgspec.msgpack.Decoder(_Outline).decode, msgspec.msgpack.Decoder(Batch).decode),
 }
 

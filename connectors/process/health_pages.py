@@ -1,8 +1,8 @@
-"""What a process serves about itself: /livez, /readyz and Prometheus' /metrics."""
+"""What a process serves about itself: /livez, /readyz, Prometheus' /metrics, and metrics on other paths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -22,16 +22,18 @@ class HealthPages:
         setting: str,
         registry: CollectorRegistry,
         unready: Callable[[], str | None],
+        more: Mapping[str, Callable[[], bytes]] | None = None,
     ) -> None:
         """`setting` is what the port is called there; `unready` says why it is not ready, in a line, or None.
 
-        Port 0 turns the pages off.
+        `more`: other pages of metrics, by path. Port 0 turns the pages off.
         """
         self._host = host
         self._port = port
         self._setting = setting
         self._registry = registry
         self._unready = unready
+        self._more = more or {}
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
@@ -44,6 +46,7 @@ class HealthPages:
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
                 web.get("/metrics", self._metrics),
+                *(web.get(path, self._other) for path in self._more),
             ]
         )
         self._runner = await listening(application, self._host, self._port, setting=self._setting)
@@ -63,6 +66,11 @@ class HealthPages:
         return web.Response(text=f"{reason}\n", status=503)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        return _exposed(generate_latest(self._registry))
+
+    async def _other(self, request: web.Request) -> web.Response:
+        return _exposed(self._more[request.path]())
+
+
+def _exposed(metrics: bytes) -> web.Response:
+    return web.Response(body=metrics, headers={"Content-Type": CONTENT_TYPE_LATEST})

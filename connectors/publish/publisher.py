@@ -11,6 +11,7 @@ from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
 
+from connectors.kafka.cloud_events import Headers
 from connectors.kafka.errors import (
     KAFKA_FAILURES,
     BrokerUnreachable,
@@ -24,7 +25,7 @@ from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
 from connectors.process.stopping import ended
-from connectors.publish.encoding import Headers, RecordEncoding
+from connectors.publish.encoding import RecordEncoding
 from connectors.publish.growth import Growth, GrowthTelemetry
 from connectors.publish.producer import (
     RETRY_SECONDS,

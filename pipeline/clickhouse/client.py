@@ -61,6 +61,11 @@ _NO_ANSWER = re.compile(r"Read timed out. \(read timeout=([\d.]+)\)")
 def connect(store: ClickHouse) -> Client:
     """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnusable."""
     without_pandas()
+    if not store.url:
+        advice = "name the server whose tables it needs in clickhouse.url"
+        raise StoreUnavailable(
+            "an empty address", "these settings are without it", advice=advice, heals=False
+        )
     if (problem := store_address_problem(store.url)) is not None:
         raise StoreUnavailable(store.url, problem, advice="correct clickhouse.url", heals=False)
     password = password_of(store)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import schemas
 from pipeline.clickhouse import grains
+from pipeline.clickhouse.comments import commented, comments
 from pipeline.clickhouse.sentences import spoken
 
 DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
@@ -49,7 +50,8 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
     found = []
     for path in sorted(path for path in (directory / TABLES).iterdir() if _NUMBERED.fullmatch(path.name)):
         text = path.read_text("utf-8")
-        statements = [one for piece in split(text) for one in grains.of_table(piece)]
+        made = (one for piece in split(text) for one in grains.of_table(piece))
+        statements = [commented(one, comments(directory)) for one in made]
         found.append(Migration(path.name, statements, hashlib.sha256(text.encode()).hexdigest()))
     return found
 

@@ -217,6 +217,7 @@ class StoreFacts:
     """What the tables say."""
 
     address: str
+    """Empty where the settings are without ClickHouse."""
     unavailable: str | None = None
     """Why nothing could be asked."""
     advice: str = "check clickhouse.url and that it runs"

@@ -22,6 +22,8 @@ LOOKED_BACK_SECONDS = 3600.0
 def table_findings(facts: Facts) -> Iterator[Finding]:
     """Yield what is wrong with the tables as such."""
     store = facts.store
+    if not store.address:
+        return
     if store.unavailable is not None:
         yield Finding(
             "store-unavailable",

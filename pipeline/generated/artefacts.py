@@ -15,6 +15,8 @@ from pipeline.dashboards.prometheus.rules import compiled
 from pipeline.dashboards.prometheus.rules_file import rules_file
 from pipeline.generated.asyncapi import asyncapi_document
 from pipeline.generated.chart.schema import values_schema
+from pipeline.generated.comments import PATH as COMMENTS
+from pipeline.generated.comments import comments_file
 from pipeline.generated.examples.files import CURRENT_DIRECTORY, example_files
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.openapi import openapi_document
@@ -26,6 +28,8 @@ from pipeline.generated.pages.metrics import metrics_page
 from pipeline.generated.pages.settings import settings_page
 from pipeline.generated.pages.tables import tables_page
 from pipeline.generated.pages.topics import topics_page
+from pipeline.generated.reader import DIRECTORY as READER_DIRECTORY
+from pipeline.generated.reader import reader_files
 from pipeline.generated.records import RECORDS, as_json
 from pipeline.generated.topics_file import load_topics
 
@@ -58,6 +62,8 @@ def render() -> dict[str, bytes]:
         f"{SCHEMAS_DIRECTORY}/asyncapi.json": as_json(asyncapi_document()),
         f"{SCHEMAS_DIRECTORY}/index.openapi.json": as_json(openapi_document()),
         **example_files(),
+        **reader_files(),
+        COMMENTS: comments_file(),
         **{f"{GRAFANA_DIRECTORY}/{path}": content for path, content in grafana.items()},
         # Helm reads no file outside of the chart.
         **{
@@ -110,6 +116,7 @@ def write(root: Path, files: dict[str, bytes], differences: Sequence[Difference]
 def _wholly_generated() -> list[str]:
     return [
         SCHEMAS_DIRECTORY,
+        READER_DIRECTORY,
         f"{GRAFANA_DIRECTORY}/{DASHBOARDS}",
         f"{GRAFANA_DIRECTORY}/{CONFIG_MAPS}",
         f"{CHART_DIRECTORY}/{DASHBOARDS}",

@@ -12,7 +12,7 @@ import msgspec
 
 from connectors.kafka.topics import partition_of_key
 from pipeline.generated.examples.catalogue import EXAMPLES
-from pipeline.generated.records import RECORDS_OF_TOPIC, Record
+from pipeline.generated.records import RECORDS_OF_TOPIC, Record, json_of
 from pipeline.generated.source_docs import one_line
 from pipeline.generated.topics_file import Topic, load_topics
 from schemas.settings import Kafka
@@ -29,25 +29,51 @@ PARTITION_RULE = "(murmur2(key) & 0x7fffffff) % partitions"
 PARTITION_EXAMPLES = [("vllm-0", 8), ("vllm-1", 8), ("vllm-0", 12)]
 """Keys, each with the number of partitions of its topic."""
 
-EVENTS_HEADERS: dict[str, tuple[dict[str, Any], str]] = {
-    "content-type": (
-        {"enum": ["application/msgpack", "application/json"]},
-        "Encoding of the value (`kafka.record_format`).",
-    ),
-    "ce_specversion": ({"const": "1.0"}, "Version of CloudEvents."),
-    "ce_type": ({"const": "kvlens.events.v1"}, "What the value is."),
-    "ce_source": ({"pattern": "^.+/[0-9]+$"}, "The source: replica/dp_rank."),
-    "ce_id": (
-        {"pattern": "^.+/[0-9]+/[0-9]+/n?[0-9]+$"},
-        "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. A record without "
-        "batches of the engine has `n` and a time in microseconds instead of first_seq.",
-    ),
-    "ce_time": (
-        {"format": "date-time"},
-        "When the connector received the first batch, by its clock, in RFC 3339 and UTC.",
-    ),
+Header = tuple[dict[str, Any], str]
+"""JSON Schema of its text, and what it means."""
+_DIGEST = {"pattern": "^[0-9a-f]{32}$"}, "Digest of the value: equal for a record that was sent twice."
+OWN_HEADERS: dict[str, dict[str, Header]] = {
+    "events": {
+        "ce_source": ({"pattern": "^.+/[0-9]+$"}, "The source: replica/dp_rank."),
+        "ce_id": (
+            {"pattern": "^.+/[0-9]+/[0-9]+/n?[0-9]+$"},
+            "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. A record without "
+            "batches of the engine has `n` and a time in microseconds instead of first_seq.",
+        ),
+        "ce_time": (
+            {"format": "date-time"},
+            "When the connector received the first batch, by its clock, in RFC 3339 and UTC.",
+        ),
+    },
+    "residency": {
+        "ce_source": (
+            {"pattern": "^(partition|shard)/[0-9]+$"},
+            "Partition of the events topic that it is of, or shard that decided.",
+        ),
+        "ce_id": _DIGEST,
+        "ce_time": (
+            {"format": "date-time"},
+            "`read_to`; where another record of the checkpoint says it, the latest change; of decisions, "
+            "`decided_to`.",
+        ),
+    },
+    "choices": {
+        "ce_source": ({"minLength": 1}, "The replica that was chosen."),
+        "ce_id": ({"minLength": 1}, "The request: equal for one that was posted again."),
+        "ce_time": ({"format": "date-time"}, "`time` of the choice."),
+    },
+    "set_aside": {
+        "ce_source": ({"minLength": 1}, "topic/partition of the record that was set aside."),
+        "ce_id": ({"minLength": 1}, "topic/partition/offset of it."),
+        "ce_time": ({"format": "date-time"}, "When it was written, by the broker's clock."),
+    },
+    "figures": {
+        "ce_source": ({"minLength": 1}, "The replica."),
+        "ce_id": _DIGEST,
+        "ce_time": ({"format": "date-time"}, "`window` or `time` of the row."),
+    },
 }
-"""CloudEvents in Kafka's binary mode."""
+"""Of CloudEvents, by table of `topics.toml`: those that say something of the record."""
 
 
 def asyncapi_document() -> dict[str, Any]:
@@ -152,9 +178,9 @@ def _message(table: str, topic: Topic, record: Record) -> dict[str, Any]:
     message: dict[str, Any] = {"name": record.__name__, "title": record.__name__, "summary": summary}
     if rest:
         message["description"] = rest
-    message["contentType"] = "application/msgpack"
-    if table == "events":
-        message["headers"] = _headers()
+    message["contentType"] = "application/json" if topic.json_only else "application/msgpack"
+    if told := headers_of(table, topic):
+        message["headers"] = _headers(told)
     message["payload"] = {
         "schemaFormat": JSON_SCHEMA_FORMAT,
         "schema": {"$ref": f"./{record.__name__}.schema.json"},
@@ -163,19 +189,39 @@ def _message(table: str, topic: Topic, record: Record) -> dict[str, Any]:
         "kafka": {"key": {"type": "string", "description": topic.key}, "bindingVersion": BINDING_VERSION}
     }
     message["examples"] = [
-        {"name": name, "payload": msgspec.json.decode(msgspec.json.encode(example))}
+        {"name": name, "payload": msgspec.json.decode(json_of(example))}
         for name, example in EXAMPLES[table].items()
         if type(example) is record
     ]
     return message
 
 
-def _headers() -> dict[str, Any]:
+def headers_of(table: str, topic: Topic) -> dict[str, Header]:
+    """Return the headers of a topic's records by name: CloudEvents in Kafka's binary mode, or nothing."""
+    if table not in OWN_HEADERS:
+        return {}
+    content_type: Header = (
+        {"enum": ["application/msgpack", "application/json"]},
+        "Encoding of the value (`kafka.record_format`).",
+    )
+    if topic.json_only:
+        content_type = {"const": "application/json"}, "Encoding of the value."
+    elif table == "set_aside":
+        content_type = {"const": "application/msgpack"}, "Encoding of the value."
+    return {
+        "content-type": content_type,
+        "ce_specversion": ({"const": "1.0"}, "Version of CloudEvents."),
+        "ce_type": ({"const": f"kvlens.{topic.name}"}, "What the value is."),
+        **OWN_HEADERS[table],
+    }
+
+
+def _headers(told: dict[str, Header]) -> dict[str, Any]:
     return {
         "type": "object",
-        "required": list(EVENTS_HEADERS),
+        "required": list(told),
         "properties": {
             name: {"type": "string", **schema, "description": meaning}
-            for name, (schema, meaning) in EVENTS_HEADERS.items()
+            for name, (schema, meaning) in told.items()
         },
     }

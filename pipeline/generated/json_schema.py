@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12) of each Kafka record.
 
-The schema describes the JSON form. The MessagePack form is the same except that byte strings, base64 in
-JSON, are binary.
+The schema describes the JSON form. The MessagePack form is the same except that what is marked `x-packed`, a
+list or a hash in digits in JSON (`schemas.json_form`), is bytes, and so is what is base64 in JSON.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import Any, get_args
 import msgspec
 
 import schemas.reasons
-from pipeline.generated.records import Record, field_docs
+from pipeline.generated.figures import said_of_figures, unit_of
+from pipeline.generated.records import JSON_FORM, Record, field_docs
 from pipeline.generated.source_docs import one_line
+from schemas.json_form import COLUMNS, DIGITS, HASH
 
+_OF_FIGURES = said_of_figures()
 REASON_REFERENCE = re.compile(r"see `schemas\.reasons\.(\w+)`")
 
 
@@ -23,15 +26,35 @@ def record_schema(record: Record) -> dict[str, Any]:
     _, components = msgspec.json.schema_components([record], ref_template="#/$defs/{name}")
     for name, component in components.items():
         describe(component, field_docs(name))
+        if record in JSON_FORM:
+            for name, field in component.get("properties", {}).items():
+                component["properties"][name] = _listed(name, field)
     top = components.pop(record.__name__)
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:kvlens:schema:{record.__name__}",
         **top,
     }
+    if record.__name__ in _OF_FIGURES:
+        schema |= _OF_FIGURES[record.__name__]
+        for column, field in schema["properties"].items():
+            if unit := unit_of(column):
+                field["x-unit"] = unit
     if components:
         schema["$defs"] = {name: components[name] for name in sorted(components)}
     return schema
+
+
+def _listed(name: str, field: dict[str, Any]) -> dict[str, Any]:
+    """Return what a field is in JSON: packed columns are lists, a hash is digits."""
+    if name == HASH and "anyOf" in field:
+        digits = {"type": "string", "pattern": DIGITS, "x-packed": True}
+        return {**field, "anyOf": [digits if "contentEncoding" in part else part for part in field["anyOf"]]}
+    if name not in COLUMNS or field.get("contentEncoding") != "base64":
+        return field
+    listed = {"type": "array", "items": COLUMNS[name].item, "x-packed": True}
+    told = {key: value for key, value in field.items() if key in ("description", "default")}
+    return {**listed, **({**told, "default": []} if "default" in told else told)}
 
 
 def with_reasons(meaning: str) -> str:

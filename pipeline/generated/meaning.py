@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,5 +23,7 @@ def meaning_of(value: Any) -> Any:
             return {str(key): meaning_of(item) for key, item in value.items()}
         case bytes():
             return value.hex()
+        case datetime():
+            return value.isoformat()
         case _:
             return value

@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
+import schemas.rows
 from pipeline.generated.source_docs import attribute_docs
 from schemas.checkpoints import PartitionMeta, PoolsRecord, SourceHead
 from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
+from schemas.figures import FIGURES, TABLE_FIELD
 from schemas.fleet_checkpoints import FleetHead, FleetPart
+from schemas.json_form import to_json
 from schemas.positions import PositionRecord
 from schemas.residency import ResidencyRecord
 from schemas.set_aside import SetAsideRecord
@@ -23,6 +26,7 @@ RECORDS_OF_TOPIC: dict[str, tuple[Record, ...]] = {
     "positions": (PositionRecord,),
     "residency": (ResidencyRecord,),
     "choices": (ChoiceRecord,),
+    "figures": tuple(FIGURES.values()),
     "set_aside": (SetAsideRecord,),
     "checkpoints_replica": (SourceHead, PoolsRecord, PartitionMeta),
     "checkpoints_fleet": (FleetHead, FleetPart),
@@ -44,10 +48,21 @@ def _collected() -> dict[str, dict[str, str]]:
     collected: dict[str, dict[str, str]] = {}
     for module_name in dict.fromkeys(record.__module__ for record in RECORDS):
         collected |= attribute_docs(sys.modules[module_name])
-    return collected
+    columns = attribute_docs(schemas.rows)
+    table = {TABLE_FIELD: "Table that the row is of."}
+    return collected | {figure.__name__: table | columns[row.__name__] for row, figure in FIGURES.items()}
 
 
 _FIELD_DOCS = _collected()
+
+
+JSON_FORM = (EventsRecord, ResidencyRecord)
+"""Records whose packed fields are lists in JSON (`schemas.json_form`)."""
+
+
+def json_of(record: msgspec.Struct) -> bytes:
+    """Return a record as it is written in JSON; one that never is, with its bytes in base64."""
+    return to_json(record) if isinstance(record, JSON_FORM) else msgspec.json.encode(record)
 
 
 def as_json(value: Any) -> bytes:

@@ -24,8 +24,8 @@ NOT_A_COLUMN = re.compile(r"(INDEX|CONSTRAINT|PROJECTION|PRIMARY KEY)\b", re.I)
 CLAUSES = {
     "engine": re.compile(r"\bENGINE\s*=\s*(.+?)(?=\bPARTITION BY\b|\bORDER BY\b|$)", re.I | re.S),
     "partition": re.compile(r"\bPARTITION BY\s+(.+?)(?=\bORDER BY\b|$)", re.I | re.S),
-    "key": re.compile(r"\bORDER BY\s+(.+?)(?=\bTTL\b|\bSETTINGS\b|$)", re.I | re.S),
-    "ttl": re.compile(r"\bTTL\s+(.+?)(?=\bSETTINGS\b|$)", re.I | re.S),
+    "key": re.compile(r"\bORDER BY\s+(.+?)(?=\bTTL\b|\bSETTINGS\b|\bCOMMENT\b|$)", re.I | re.S),
+    "ttl": re.compile(r"\bTTL\s+(.+?)(?=\bSETTINGS\b|\bCOMMENT\b|$)", re.I | re.S),
 }
 # `finest` has no rows of a view: it says from which table they are read.
 VIEW_SOURCE = re.compile(r"\bFROM \{database\}\.(?!finest\b)(\w+)", re.I)

@@ -28,6 +28,8 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compatibility: str
     partitions: int
     config: dict[str, str]
+    json_only: bool = False
+    """Whether values are JSON whatever `kafka.record_format` says."""
     keyed: bool = False
     """Whether the hash of a record's key says its partition; otherwise the key is none of partitions."""
     same_partitions_as: str | None = None

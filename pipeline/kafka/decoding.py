@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ from connectors.kafka.content_types import JSON, UNDECODABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from schemas.choices import ChoiceRecord
 from schemas.events import DpRank, EventsRecord, Name
+from schemas.json_form import from_json
 from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord
 
@@ -28,11 +30,11 @@ class _NamedSources(msgspec.Struct):
     sources: list[_Named]
 
 
-_events = msgspec.msgpack.Decoder(EventsRecord).decode, msgspec.json.Decoder(EventsRecord).decode
+_events = msgspec.msgpack.Decoder(EventsRecord).decode, partial(from_json, kind=EventsRecord)
 _named = msgspec.msgpack.Decoder(_Named).decode, msgspec.json.Decoder(_Named).decode
-_choice = msgspec.msgpack.Decoder(ChoiceRecord).decode
-_residency = msgspec.msgpack.Decoder(ResidencyRecord).decode
-_named_sources = msgspec.msgpack.Decoder(_NamedSources).decode
+_choice = msgspec.msgpack.Decoder(ChoiceRecord).decode, partial(from_json, kind=ChoiceRecord)
+_residency = msgspec.msgpack.Decoder(ResidencyRecord).decode, partial(from_json, kind=ResidencyRecord)
+_named_sources = msgspec.msgpack.Decoder(_NamedSources).decode, msgspec.json.Decoder(_NamedSources).decode
 
 _Record = TypeVar("_Record")
 
@@ -42,18 +44,26 @@ def decode_events(value: bytes | None, headers: Headers, key: bytes | None = Non
 
     Of a record that does not decode, what names its source may: its own fields, or else its key.
     """
-    is_json = ("content-type", JSON) in headers
+    is_json = _is_json(headers)
     return _decoded(_events[is_json], value, lambda: _source(_named[is_json], value, key))
 
 
 def decode_residency(value: bytes | None, headers: Headers, key: bytes | None = None) -> ResidencyRecord:
-    """Return the record, which is always MessagePack. Raises RecordRefused."""
-    return _decoded(_residency, value, lambda: _sources(value))
+    """Return the record; MessagePack unless the header says JSON. Raises RecordRefused."""
+    is_json = _is_json(headers)
+    return _decoded(_residency[is_json], value, lambda: _sources(_named_sources[is_json], value))
 
 
 def decode_choice(value: bytes | None, headers: Headers, key: bytes | None = None) -> ChoiceRecord:
-    """Return the record, which is always MessagePack and names no source. Raises RecordRefused."""
-    return _decoded(_choice, value, tuple)
+    """Return the record, which names no source; MessagePack unless the header says JSON.
+
+    Raises RecordRefused.
+    """
+    return _decoded(_choice[_is_json(headers)], value, tuple)
+
+
+def _is_json(headers: Headers) -> bool:
+    return ("content-type", JSON) in headers
 
 
 def _decoded(
@@ -86,9 +96,9 @@ def _source(
     return (SourceName(named.replica, named.dp_rank),)
 
 
-def _sources(value: bytes | None) -> tuple[SourceName, ...]:
+def _sources(decode: Callable[[bytes], _NamedSources], value: bytes | None) -> tuple[SourceName, ...]:
     try:
-        found = _named_sources(value or b"")
+        found = decode(value or b"")
     except UNDECODABLE:
         return ()
     return tuple(SourceName(source.replica, source.dp_rank) for source in found.sources)

@@ -173,6 +173,7 @@ def _verify(names: Mapping[str, str], groups: Sequence[str]) -> tuple[Right, ...
         Right("topic", names["residency"], "Read", "recounts it"),
         Right("topic", names["checkpoints_fleet"], "Read", "sees what was held where that begins"),
         Right("topic", names["choices"], "Read", "recounts it"),
+        Right("topic", names["figures"], "Read", "compares it with the tables"),
         *(Right("group", name, "Describe", "asks how far the worker is") for name in groups),
     )
 
@@ -200,7 +201,7 @@ def _rebuild(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right
 def _doctor(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right, ...]:
     rights = []
     for key, name in names.items():
-        read = key not in ("residency", "choices")
+        read = key not in ("residency", "choices", "figures")
         rights.append(
             Right("topic", name, "Read", "reads its newest records")
             if read

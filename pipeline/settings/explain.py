@@ -101,7 +101,7 @@ def _wrong_length(found: re.Match[str], where: str, _kind: Any) -> str:
 
 
 def _wrong_form(found: re.Match[str], where: str, _kind: Any) -> str:
-    begins = re.fullmatch(r"\^\(?([\w|?]+)\)?://", found[1])
+    begins = re.fullmatch(r"\^\(?([\w|?]+)\)?://(?:\|\^\$)?", found[1])
     if begins is None:
         return _after(where, f"expected text of the form {found[1]}")
     schemes = ["http", "https"] if begins[1] == "https?" else begins[1].split("|")

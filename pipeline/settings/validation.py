@@ -47,8 +47,12 @@ def settings_problem(settings: Settings) -> SettingsProblem | None:
     if settings.clickhouse.engines != "plain" and not settings.clickhouse.cluster:
         text = f"{settings.clickhouse.engines!r} needs clickhouse.cluster - at `$.clickhouse.engines`"
         return SettingsProblem(("clickhouse", "engines"), text)
-    if (text := store_address_problem(settings.clickhouse.url)) is not None:
-        return SettingsProblem(("clickhouse", "url"), f"{text} - at `$.clickhouse.url`")
+    if settings.clickhouse.url:
+        if (text := store_address_problem(settings.clickhouse.url)) is not None:
+            return SettingsProblem(("clickhouse", "url"), f"{text} - at `$.clickhouse.url`")
+    elif not settings.kafka.figures:
+        text = "without clickhouse.url figures are all that workers write - at `$.kafka.figures`"
+        return SettingsProblem(("kafka", "figures"), text)
     if (problem := _lmcache_problem(settings)) is not None:
         return problem
     if (text := next(_prefix_problems(settings.prefixes), None)) is not None:

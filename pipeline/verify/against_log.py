@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from connectors.kafka.reach import reach
 from connectors.process.leaving import aside
@@ -23,6 +26,7 @@ from pipeline.kafka.topics import describe, require_rights
 from pipeline.verify import times
 from pipeline.verify.choices import ChoicesCheck
 from pipeline.verify.estimate import estimate
+from pipeline.verify.figures import MARGIN, NAME, Committed, FiguresCheck, decode_figure
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, saved_in
 from pipeline.verify.fleet.beginning.latest_values import latest_values
@@ -55,6 +59,8 @@ KEPT_FOR = timedelta(days=6, hours=20)
 RECOMPUTED_FOR = timedelta(days=5, hours=20)
 """Minutes and hours younger than that follow from ten-second rows that are all there."""
 SAMPLED = "estimates from a sample of the blocks (fleet.sample_rate)"
+LOOK_AGAIN_SECONDS = 0.5
+HIDES_FIGURES = "an open transaction, perhaps of a worker that was killed, hides records of figures partition"
 HELD_BACK = "an open transaction, perhaps of a worker that was killed, hides records of residency partitions"
 
 
@@ -65,10 +71,12 @@ async def check_log(
     until: int | None,
     patience: float,
     progress: Progress | None = None,
+    figures_since: datetime | None = None,
 ) -> Findings:
     """Recount the whole log and compare; `until`: ignore records at or after this offset of each partition.
 
     `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
+    `figures_since`: that of `Comparison`.
     Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, TopicHidden,
     RightMissing, CertificateUnreadable and StoreUnavailable.
     """
@@ -77,7 +85,7 @@ async def check_log(
     require_rights(await describe(settings), settings.kafka, [VERIFY])
     tables = await aside(lambda: StoredTables(settings.clickhouse))
     progress = progress or Progress(None)
-    comparison = Comparison(settings, tables, now, until, progress)
+    comparison = Comparison(settings, tables, now, until, progress, figures_since=figures_since)
     findings = comparison.findings
     try:
         async with (
@@ -109,6 +117,8 @@ class Comparison:
     progress: Progress
     unreadable: str | None = None
     """Why some of what was committed cannot be read from the residency topic yet, if so."""
+    figures_since: datetime | None = None
+    """From when on the topic of figures has all rows; None: a while behind its first record."""
     findings: Findings = field(default_factory=Findings)
     topic: TopicCheck = field(default_factory=TopicCheck)
 
@@ -131,6 +141,8 @@ class Comparison:
             for partition in range(choices.partitions):
                 progress.partition(CHOICES, partition, choices.partitions)
                 await self.choices(choices, partition)
+        if settings.kafka.figures and self.until is None:
+            await self.figures(patience)
 
     async def partition(self, events: TopicLog[EventsRecord], partition: int) -> None:
         """Compare the sources of a partition of the events topic."""
@@ -179,6 +191,74 @@ class Comparison:
                 record = refused
             self._count(record)
         check.finish(end)
+
+    async def figures(self, patience: float) -> None:
+        """Compare the topic of figures with the tables."""
+        settings, progress = self.settings, self.progress
+        committed = await self._committed()
+        async with opened_topic(settings, NAME, agent="replica", decode=decode_figure) as topic:
+            progress.step("waiting for open transactions to end")
+            for partition in await topic.held_back(patience):
+                self.findings.late[NAME, f"{HIDES_FIGURES} {partition}"] += 1
+            until = time.monotonic() + patience
+            for partition in range(topic.partitions):
+                progress.partition(NAME, partition, topic.partitions)
+                await self._figures(topic, partition, committed(partition), until)
+
+    async def _figures(
+        self, topic: TopicLog[Any], partition: int, committed: Committed, until: float
+    ) -> None:
+        """Compare a partition; what rows lack of it is waited for, by a clock that never goes back."""
+        begin, before = (await topic.extent(partition)).begin, await topic.end(partition)
+        since = self.figures_since
+        if since is None:
+            async for _ in topic.records(partition, begin, before):
+                since = times.moment(topic.written_at) + MARGIN
+                break
+            else:
+                return
+        rows = self.tables.figures_of_partition(partition, topic.partitions)
+        check = FiguresCheck(
+            await aside(lambda: list(rows)),
+            self.findings,
+            since=since,
+            oldest=self.now - KEPT_FOR,
+            committed=committed,
+            before=before,
+        )
+        while True:
+            end = await topic.end(partition)
+            async for offset, row in topic.records(partition, begin, end):
+                self.progress.record()
+                if isinstance(row, RecordRefused):
+                    self.findings.set_aside[row.reason] += 1
+                else:
+                    check.apply(offset, row)
+            begin = end
+            # Rows are written before the transaction of their figures.
+            if not check.lacks_some() or time.monotonic() >= until:
+                break
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        check.finish()
+
+    async def _committed(self) -> Callable[[int], Committed]:
+        """Return what tells how far the agents are whose rows a partition of figures has."""
+        settings = self.settings
+        async with (
+            opened_topic(settings, "events", agent="replica", decode=accepted_events) as events,
+            opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as residency,
+            opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice) as choices,
+        ):
+            replica, fleet, chosen = [
+                [
+                    (extent.begin, extent.committed)
+                    for extent in [await topic.extent(partition) for partition in range(topic.partitions)]
+                ]
+                for topic in (events, residency, choices)
+            ]
+        # Of a choice nothing says its partition here.
+        begins, ends = zip(*chosen, strict=True)
+        return lambda partition: Committed(replica[partition], fleet, (max(begins), min(ends)))
 
     async def wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
         """Wait for what the replica agent had committed when its partitions were compared."""
@@ -273,7 +353,7 @@ class Comparison:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
 
-    def _count(self, record: EventsRecord | ResidencyRecord | ChoiceRecord | RecordRefused) -> None:
+    def _count(self, record: Any) -> None:
         self.progress.record()
         self.findings.records += 1
         if isinstance(record, RecordRefused):

@@ -35,13 +35,13 @@ class ChoicesCheck:
         self._begin = begin
         self._committed = committed
         self._oldest = oldest
-        self._found = {_key(row): row for row in found}
+        self._found = {choice_key(row): row for row in found}
         self._expected: dict[_Key, ChoiceRow] = {}
 
     def apply(self, offset: int, record: ChoiceRecord) -> None:
         """Go on with the next record."""
         row = _row(offset, record)
-        self._expected.setdefault(_key(row), row)
+        self._expected.setdefault(choice_key(row), row)
 
     def finish(self, end: int) -> None:
         """Compare, after the records before `end`."""
@@ -76,7 +76,7 @@ class ChoicesCheck:
         self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
 
 
-def _key(row: ChoiceRow) -> _Key:
+def choice_key(row: ChoiceRow) -> _Key:
     """Return what names a row: of the time, the hour."""
     return row.time.replace(minute=0, second=0, microsecond=0), row.model, row.replica, row.request_id
 

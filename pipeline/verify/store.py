@@ -12,6 +12,7 @@ from msgspec import Struct
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.verify.fleet.expected import FleetRow
 from pipeline.verify.replica.expected import ReplicaRow
+from schemas.figures import FIGURES
 from schemas.rows import (
     ChoiceRow,
     FlowRow,
@@ -47,6 +48,12 @@ class StoredTables:
         """Give the choices of requests that belong to a partition of the topic of choices."""
         which = "kafkaMurmurHash(request_id) % {partitions:UInt32} = {partition:UInt32}"
         yield from self._rows(ChoiceRow, which, {"partition": partition, "partitions": partitions})
+
+    def figures_of_partition(self, partition: int, partitions: int) -> Iterator[Any]:
+        """Give the rows that are figures, of the replicas of a partition of their topic."""
+        which = "kafkaMurmurHash(replica) % {partitions:UInt32} = {partition:UInt32}"
+        for kind in FIGURES:
+            yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
 
     def rows_by_partition(self, partitions: int) -> list[int]:
         """Return how many rows belong to each partition of the events topic; earlier versions may count."""

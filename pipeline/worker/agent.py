@@ -292,6 +292,7 @@ class Agent:
             if leaving:
                 await self._rounds.save(leaving)
                 await asyncio.gather(*(owned.log.close() for owned in leaving))
+                self._rounds.given_up()
                 for owned in leaving:
                     self._metrics.given_up(self.role.name, owned.partition)
 
@@ -332,6 +333,7 @@ class Agent:
                             state,
                             self._metrics,
                             heard=heard,
+                            committed=before,
                             topics=self._topics,
                             fetched=partial(self._fetched, number),
                         )

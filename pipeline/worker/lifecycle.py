@@ -6,7 +6,6 @@ import asyncio
 import gc
 import time
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any, NoReturn
 
 import structlog
@@ -37,10 +36,14 @@ from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.choices.agent import ChoicesAgent
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
-from pipeline.worker.model_settings import write_models, write_prefix_names
+from pipeline.worker.fleet_page import fleet_page
 from pipeline.worker.partition import Role
 from pipeline.worker.preparation import prepare
 from pipeline.worker.roles import fleet_agent, replica_agent
+from pipeline.worker.sink.figures import Figures
+from pipeline.worker.sink.recent import RecentRows
+from pipeline.worker.sink.sink import Sink
+from pipeline.worker.sink.store import StoreRows
 from pipeline.worker.telemetry import WorkerMetrics
 from pipeline.worker.watchdog import Standing, Watchdog
 from schemas.settings import Settings, Worker
@@ -50,7 +53,6 @@ _SAVING_SHARE = 0.75
 # Below these, Kafka and ClickHouse would see little else than checkpoints, and a slow round would look
 # like a stall.
 _MIN_CHECKPOINT_SECONDS = 0.05
-_MIN_ROLLUP_SECONDS = 1.0
 STALL_SECONDS = 60.0
 """A worker that has lag but makes no progress for this long ends itself, to be restarted."""
 _WATCH_SECONDS = 5.0
@@ -77,8 +79,8 @@ async def _run(settings: Settings) -> None:
     stop = Stop()
     stop.at_signals()
     metrics = WorkerMetrics()
-    tables = Tables(settings.clickhouse)
-    rollups = Rollups(settings.clickhouse, metrics)
+    store = _store(settings, metrics)
+    recent: list[RecentRows] = []
     waiting = Waiting(lambda reason: _log.warning("waiting", reason=reason))
     memberships = Memberships(state_directory(settings))
     agents: list[Agent] = []
@@ -89,6 +91,7 @@ async def _run(settings: Settings) -> None:
         registry=metrics.registry,
         # Once it runs, ClickHouse is left out: the backlog is safe in Kafka.
         unready=lambda: waiting.cause or _unready(agents),
+        more=None if store else {"/fleet/metrics": lambda: fleet_page(recent)},
     )
     await pages.start()
     preparing = asyncio.create_task(prepare(settings, _groups(settings), memberships, waiting))
@@ -108,11 +111,18 @@ async def _run(settings: Settings) -> None:
         if settings.worker.agents in ("both", role.name)
     ]
     watch = _watch(settings, roles, found)
+    figures = Figures(settings.kafka, found["figures"].partitions) if settings.kafka.figures else None
+
+    def sink() -> Sink:
+        if store is None:
+            recent.append(RecentRows())
+        return Sink(metrics, store=store, figures=figures, recent=recent[-1] if recent else None)
+
     agents += [
         Agent(
             settings,
             role,
-            _rounds(settings.worker, tables, rollups, metrics, watch),
+            _rounds(settings.worker, sink(), metrics, watch),
             metrics,
             topics=watch.ids,
             fatal=fatal,
@@ -133,18 +143,13 @@ async def _run(settings: Settings) -> None:
         _watched(agent.checkpoint_every(every, every * number / len(agents), far_behind=far_behind))
         for number, agent in enumerate(agents)
     ]
-    tasks = [
-        _watched(watch.run()),
-        _watched(write_models(settings, tables, datetime.now(timezone.utc))),
-        _watched(write_prefix_names(settings, tables)),
-        _watched(
-            rollups.run(max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS), far_behind=far_behind)
-        ),
-    ]
+    tasks = [_watched(watch.run())]
+    if store is not None:
+        tasks += map(_watched, store.work(settings, far_behind=far_behind))
     if settings.worker.agents != "replica":
         topic_id = found[CHOICES].id
         choices = ChoicesAgent(
-            settings, tables, metrics, topic_id=topic_id, every=every, joined=memberships.note
+            settings, sink(), metrics, topic_id=topic_id, every=every, joined=memberships.note
         )
         tasks.append(_watched(choices.run()))
     limiter = LogLimiter()
@@ -169,7 +174,9 @@ async def _run(settings: Settings) -> None:
     for task in rounds:
         task.cancel()
     leaving = [asyncio.create_task(agent.app.stop()) for agent in agents]
-    last = [asyncio.create_task(rollups.finish(max(0.0, deadline - time.monotonic()))), *leaving]
+    last = [*leaving]
+    if store is not None:
+        last.append(asyncio.create_task(store.finish(max(0.0, deadline - time.monotonic()))))
     await asyncio.wait(last, timeout=max(0.0, deadline - time.monotonic()))
     if all(task.done() for task in leaving):
         memberships.forget()
@@ -203,11 +210,15 @@ def _watch(settings: Settings, roles: Sequence[Role], found: Mapping[str, Found]
     return TopicWatch(settings.kafka, (topic for topic in found.values() if topic.name in used), saved=saved)
 
 
-def _rounds(
-    worker: Worker, tables: Tables, rollups: Rollups, metrics: WorkerMetrics, watch: TopicWatch
-) -> CheckpointRounds:
+def _store(settings: Settings, metrics: WorkerMetrics) -> StoreRows | None:
+    if not settings.clickhouse.url:
+        return None
+    return StoreRows(Tables(settings.clickhouse), Rollups(settings.clickhouse, metrics), metrics)
+
+
+def _rounds(worker: Worker, sink: Sink, metrics: WorkerMetrics, watch: TopicWatch) -> CheckpointRounds:
     hold_seconds = max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
-    return CheckpointRounds(tables, rollups, metrics, hold_seconds=hold_seconds, same_topics=watch.look)
+    return CheckpointRounds(sink, metrics, hold_seconds=hold_seconds, same_topics=watch.look)
 
 
 def _watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

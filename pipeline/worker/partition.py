@@ -22,7 +22,8 @@ from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.intake.reading import Reading
 from pipeline.residency.steps import Steps
-from pipeline.worker.checkpoint.log import CheckpointLog, Record
+from pipeline.worker.checkpoint.log import CheckpointLog
+from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.set_aside import Offered, SetAside
 from pipeline.worker.telemetry import WorkerMetrics
@@ -159,11 +160,13 @@ class OwnedPartition:
         metrics: WorkerMetrics,
         *,
         heard: int = 0,
+        committed: int = 0,
         topics: Mapping[str, str] | None = None,
         fetched: Callable[[], int] = lambda: -1,
     ) -> None:
         """`heard`: before this offset there were records, or a former owner had written what follows from
-        them, when the state was loaded. `topics`: ids of the state's topics by name. `fetched` returns the
+        them, when the state was loaded. `committed`: a former owner had committed all that follows from the
+        records before this offset. `topics`: ids of the state's topics by name. `fetched` returns the
         offset of the newest record that came, also if it was not offered yet.
         """
         self.role = role
@@ -178,6 +181,7 @@ class OwnedPartition:
         """It is given up: what came and was not offered may be let go."""
         self._in_cut = False
         self._heard = heard
+        self._committed = committed
         self._fetched = fetched
         self._cut_at: float | None = None
         """Wall clock of the last cut."""
@@ -188,6 +192,10 @@ class OwnedPartition:
         self._applied = 0
         self._left_out = LeftOutEvents(metrics)
         self._set_aside = SetAside(role.name, role.topic, self.partition, role.set_aside, metrics)
+
+    def repeats(self, cut: Cut) -> bool:
+        """Return whether a former owner had committed all that a cut says."""
+        return cut.next_offset < self._committed
 
     def offer_all(self, several: Sequence[Offered]) -> None:
         """Apply records that came together, or set them aside for a reason that is counted.

@@ -37,7 +37,8 @@ async def prepare(
         await waiting.until(lambda: may_join(settings.kafka, groups))
         ids = writers(settings.kafka, _agents(settings), found)
         await waiting.until(lambda: may_write(settings.kafka, ids))
-        await waiting.until(lambda: _tables(settings.clickhouse))
+        if settings.clickhouse.url:
+            await waiting.until(lambda: _tables(settings.clickhouse))
         await compiling
         await waiting.until(lambda: _bury(settings.kafka, memberships))
     finally:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from connectors.kafka.cloud_events import digest
 from connectors.kafka.content_types import JSON
+from connectors.kafka.encoding import Encoding
 from connectors.kafka.topics import topic_name
 from pipeline.fleet.state import Cut as FleetCut
 from pipeline.fleet.state import FleetState
@@ -17,14 +20,47 @@ from pipeline.residency.intake.numbered import Readable, said_by
 from pipeline.residency.intake.reading import Reading, read
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.residency.windows import bounded_by_log
-from pipeline.worker.checkpoint.log import Record
+from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.partition import Role
 from pipeline.worker.set_aside import Offered
 from schemas.events import EventsRecord
-from schemas.residency import ResidencyRecord
+from schemas.residency import Decisions, ResidencyRecord
 from schemas.settings import Settings
 
-_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(ResidencyRecord).decode
+
+
+class _ResidencyTopic:
+    """Makes records of residency in the configured format."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.name = topic_name(settings.kafka, "residency")
+        self._encoding = Encoding("residency", settings.kafka)
+
+    def packed(self, shard: int, key: bytes, value: bytes) -> Record:
+        """Return the record of a value in MessagePack."""
+        record = _decode(value)
+        if self._encoding.as_json:
+            value = self._encoding.value(record)
+        return self._record(shard, key, value, f"partition {key.decode()}", _time_of(record))
+
+    def decided(self, shard: int, said: Decisions) -> Record:
+        """Return the record that tells a shard what another one decided."""
+        value = self._encoding.value(ResidencyRecord(said.shard, said.shard, 0, [], decisions=said))
+        source = f"shard {said.shard}"
+        return self._record(shard, source.encode(), value, source, said.decided_to)
+
+    def _record(self, shard: int, key: bytes, value: bytes, source: str, at: float) -> Record:
+        headers = self._encoding.headers(source.replace(" ", "/"), digest(value), at)
+        return Record(self.name, shard, key, value, compressed=True, headers=headers)
+
+
+def _time_of(record: ResidencyRecord) -> float:
+    """Return up to when its partition is read, or its last change where another record says that."""
+    if record.read_to or not record.sources:
+        return record.read_to
+    last = (changes.times[-8:] for source in record.sources for changes in source.changes if changes.times)
+    return float(max((at for times in last for (at,) in struct.iter_unpack("<d", times)), default=0.0))
 
 
 def replica_agent(settings: Settings, *, shards: int, partitions: int | None = None) -> Role:
@@ -33,7 +69,7 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
     `shards` is the partition count of its output, `partitions` that of its input, if records are told apart
     by it.
     """
-    residency = topic_name(settings.kafka, "residency")
+    residency = _ResidencyTopic(settings)
 
     def restore(partition: int, latest: Mapping[bytes, bytes]) -> PartitionState:
         return PartitionState.restore(
@@ -57,13 +93,13 @@ def replica_agent(settings: Settings, *, shards: int, partitions: int | None = N
         return events_source(said_by(record))
 
     def outputs(cut: Cut) -> list[Record]:
-        return [Record(residency, shard, key, value, compressed=True) for shard, key, value in cut.residency]
+        return [residency.packed(shard, key, value) for shard, key, value in cut.residency]
 
     events = topic_name(settings.kafka, "events")
     return Role(
         name="replica",
         topic=events,
-        saved_topics=frozenset({events, residency}),
+        saved_topics=frozenset({events, residency.name}),
         checkpoints=topic_name(settings.kafka, "checkpoints_replica"),
         contiguous=True,
         committed=False,
@@ -89,7 +125,7 @@ def fleet_agent(settings: Settings, *, shards: int = 1) -> Role:
 
     `shards` is the partition count of its input.
     """
-    residency = topic_name(settings.kafka, "residency")
+    residency = _ResidencyTopic(settings)
 
     def restore(partition: int, latest: Mapping[bytes, bytes]) -> FleetState:
         return FleetState.restore(
@@ -103,17 +139,16 @@ def fleet_agent(settings: Settings, *, shards: int = 1) -> Role:
 
     def outputs(cut: FleetCut) -> list[Record]:
         return [
-            Record(residency, shard, f"shard {said.shard}".encode(), value, compressed=True)
+            residency.decided(shard, said)
             for said in cut.decisions
-            for value in [_encode(ResidencyRecord(said.shard, said.shard, 0, [], decisions=said))]
             for shard in range(shards)
             if shard != said.shard
         ]
 
     return Role(
         name="fleet",
-        topic=residency,
-        saved_topics=frozenset({residency}),
+        topic=residency.name,
+        saved_topics=frozenset({residency.name}),
         checkpoints=topic_name(settings.kafka, "checkpoints_fleet"),
         # The markers of the replica agent's transactions take offsets.
         contiguous=False,

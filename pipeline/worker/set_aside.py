@@ -8,9 +8,11 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from connectors.kafka.cloud_events import CloudEvents
+from connectors.kafka.content_types import MSGPACK
 from connectors.process.limited_log import LogLimiter
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.worker.checkpoint.log import Record
+from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.set_aside import KEPT_BYTES, SetAsideRecord
 
@@ -45,6 +47,7 @@ class SetAside:
         self._partition = partition
         self._into = into
         self._metrics = metrics
+        self._events = CloudEvents("set_aside", MSGPACK)
         self._limiter = LogLimiter()
         self._waiting: list[Record] = []
         self._bytes = 0
@@ -66,7 +69,10 @@ class SetAside:
                 **suppressed,
             )
         record = _encode(self._described(offered, refused))
-        self._waiting.append(Record(self._into, PARTITION, (offered.key or b"")[:KEPT_BYTES], record))
+        place = f"{self._topic}/{self._partition}"
+        headers = self._events.headers(place, f"{place}/{offered.offset}", max(offered.written_at, 0.0))
+        key = (offered.key or b"")[:KEPT_BYTES]
+        self._waiting.append(Record(self._into, PARTITION, key, record, compressed=True, headers=headers))
 
     def take(self) -> list[Record]:
         """Return the records that the next transaction has to hold; they count as written."""

@@ -34,6 +34,7 @@ class WorkerMetrics:
         self.checkpoint_timestamp = registry.gauge(Worker.checkpoint_timestamp)
         self.holding = registry.gauge(Worker.holding)
         self.rows = registry.counter(Worker.rows)
+        self.figures = registry.counter(Worker.figures)
         self.store_failures = registry.counter(Worker.store_failures)
         self.rollup_periods = registry.counter(Worker.rollup_periods)
         self.rollup_seconds = registry.histogram(Worker.rollup_seconds)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.kafka.acceptance import accepted_events
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify import times
 from pipeline.verify.against_log import Comparison
 from pipeline.verify.findings import Findings
 from pipeline.verify.progress import Progress
@@ -46,7 +47,9 @@ def _recounted(play: Play) -> Findings:
 
     async def recount() -> None:
         tables = StoredTables(simulation.settings.clickhouse)
-        comparison = Comparison(simulation.settings, tables, now, None, Progress(None))
+        comparison = Comparison(
+            simulation.settings, tables, now, None, Progress(None), figures_since=times.EPOCH
+        )
         await comparison.topics(0.0)
         done.append(comparison.findings)
 

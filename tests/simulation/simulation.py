@@ -24,7 +24,7 @@ class Simulation(World):
         self.seed = seed
         self.settings = settings
         sizes = {"events": partitions, "checkpoints_replica": partitions}
-        sizes |= {"residency": shards, "checkpoints_fleet": shards}
+        sizes |= {"residency": shards, "checkpoints_fleet": shards, "figures": partitions}
         names = {key: topic_name(settings.kafka, key) for key in catalogue()}
         self.broker = Broker({name: sizes.get(key, 1) for key, name in names.items()}, self.wall)
         self.broker.later = lambda seconds, call: self.at(self.now + seconds, call)

@@ -11,6 +11,9 @@ from pipeline.clickhouse.writer import Tables
 from pipeline.worker import lifecycle
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.roles import fleet_agent, replica_agent
+from pipeline.worker.sink.figures import Figures
+from pipeline.worker.sink.sink import Sink
+from pipeline.worker.sink.store import StoreRows
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import Row
 from schemas.settings import Settings
@@ -41,11 +44,12 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
         fleet_agent(settings, shards=found["residency"].partitions),
     ]
     watch = lifecycle._watch(settings, roles, found)
+    store = StoreRows(tables, _NoRollups(), _METRICS)  # type: ignore[arg-type]
+    figures = Figures(settings.kafka, found["figures"].partitions)
     agents = []
     for role in roles:
         rounds = CheckpointRounds(
-            tables,
-            _NoRollups(),  # type: ignore[arg-type]
+            Sink(_METRICS, store=store, figures=figures),
             _METRICS,
             hold_seconds=max(1.0, 2 * settings.worker.checkpoint_seconds),
             same_topics=watch.look,

@@ -95,6 +95,8 @@ _NEWEST = "SELECT toUnixTimestamp(max(window)), count() > 0 FROM {database}.stre
 
 async def ask_store(store: ClickHouse, seconds: float) -> StoreFacts:
     """Return what the tables answer within so many seconds; never raises for what ClickHouse does."""
+    if not store.url:
+        return StoreFacts("", "these settings are without ClickHouse")
     bounded = msgspec.structs.replace(store, timeout_seconds=min(store.timeout_seconds, seconds))
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

@@ -10,7 +10,7 @@ import msgspec
 from connectors.process.errors import DataError
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.meaning import meaning_of
-from pipeline.generated.records import as_json
+from pipeline.generated.records import as_json, json_of
 from pipeline.generated.topics_file import load_topics
 
 CURRENT_DIRECTORY = "schemas/examples/current"
@@ -53,7 +53,9 @@ def _records() -> Iterator[tuple[str, msgspec.Struct]]:
 
 def _encoded() -> dict[str, bytes]:
     files = {}
+    json_only = {topic.name for topic in load_topics().values() if topic.json_only}
     for stem, record in _records():
-        files[f"{stem}.json"] = as_json(record)
-        files[f"{stem}.msgpack"] = msgspec.msgpack.encode(record)
+        files[f"{stem}.json"] = msgspec.json.format(json_of(record), indent=2) + b"\n"
+        if stem.partition("/")[0] not in json_only:
+            files[f"{stem}.msgpack"] = msgspec.msgpack.encode(record)
     return files

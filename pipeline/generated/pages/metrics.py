@@ -27,6 +27,10 @@ scrape_configs:
       - targets: ["127.0.0.1:8080"]
 ```
 
+A worker without ClickHouse (`clickhouse.url = ""`) has the page itself, on `worker.metrics_port`, made of the
+rows that it writes as figures: streams, fills, tokens and GPU blocks of its own partitions. Add them up over
+workers (`sum by (model, cause)`). Hit ratios, costs, advice and replicas need the tables and are not there.
+
 Where the page needs a login, give Prometheus its token: `authorization: {credentials_file: FILE}`.
 
 The share of prefill that is avoidable, by model:

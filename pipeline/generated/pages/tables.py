@@ -42,8 +42,9 @@ time in UTC but not in the session. With `session_timezone = 'UTC'` all of these
 **Any profile.** A view with times is two: the one that you name reads the times and asks `…_in_utc`, which
 you need not name. Views set what a reader's profile could change in them (`join_use_nulls`,
 `aggregate_functions_null_for_empty`, `final` and the like), and say `FINAL` in their own text: `FROM view
-FINAL` does nothing. A tool that gives no arguments, and lists columns, can read `occupancy_now` and the
-tables."""
+FINAL` does nothing. A tool that gives no arguments, and lists columns, can read `occupancy_now`,
+`stream_health_now`, `hit_potential_1h` and the tables. Tables and their columns have what this page says of
+them as comments, which such tools show."""
 
 TRUST = """\
 **Trust.** Every row shows how far you can rely on it: `complete` (every batch since the engine's first
@@ -53,6 +54,15 @@ unknown) or `degraded` (batches or events are missing). An aggregate is as trust
 
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
 time. A silent source that is not closed still gets its occupancy rows, so sums over a fleet have no holes."""
+
+PUBLIC = frozenset({
+    "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
+    "fills_series", "hit_potential_series", "hot_prefixes_series", "prefill_costs",
+})  # fmt: skip
+"""What answers most questions, of all tables and views."""
+BEGINNING = """\
+**Begin with the ten in bold**: they answer most questions. Those that end in `_series` read rows of ten
+seconds, minutes or hours, whichever fits the range; the others are what boards and findings are made of."""
 
 BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
@@ -112,7 +122,7 @@ def _read(view: View, views: dict[str, View]) -> str:
 def tables_page() -> bytes:
     """Return the page."""
     tables, views = tables_and_views()
-    blocks = [INTRODUCTION, READING, TIMES, TRUST, _overview(tables, views)]
+    blocks = [INTRODUCTION, READING, TIMES, TRUST, BEGINNING, _overview(tables, views)]
     for definition in tables.values():
         if not ROLLUP.fullmatch(definition.name):
             blocks += [
@@ -127,12 +137,16 @@ def tables_page() -> bytes:
 
 
 def _overview(tables: dict[str, Table], views: dict[str, View]) -> str:
+    def shown(name: str, text: str) -> str:
+        return f"**{text}**" if name in PUBLIC else text
+
     rows = []
     for name, definition in tables.items():
-        found = ROLLUP.fullmatch(name)
-        summary = f"`{found[1]}_10s` per {ROLLUP_PERIODS[found[2]]}." if found else _summary(definition)
-        rows.append((f"[`{name}`](#{_base(name)})", summary))
-    rows += [(f"[`{_signature(view)}`](#views)", f"View of `{view.table}`.") for view in views.values()]
+        rows.append((shown(name, f"[`{name}`](#{_base(name)})"), summary_of(definition)))
+    rows += [
+        (shown(view.name, f"[`{_signature(view)}`](#views)"), f"View of `{view.table}`.")
+        for view in views.values()
+    ]
     return table(("Table", "What a row holds"), rows)
 
 
@@ -159,6 +173,12 @@ def _rollups(definition: Table, tables: dict[str, Table]) -> list[str]:
 def _base(name: str) -> str:
     found = ROLLUP.fullmatch(name)
     return f"{found[1]}_10s" if found else name
+
+
+def summary_of(definition: Table) -> str:
+    """Return what a row of a table is."""
+    found = ROLLUP.fullmatch(definition.name)
+    return f"`{found[1]}_10s` per {ROLLUP_PERIODS[found[2]]}." if found else _summary(definition)
 
 
 def _summary(definition: Table) -> str:

@@ -10,15 +10,18 @@ import msgspec
 import schemas.reasons
 import schemas.residency
 from connectors.kafka.topics import partition_of_key
-from pipeline.generated.asyncapi import EVENTS_HEADERS, PARTITION_EXAMPLES, PARTITION_RULE
+from pipeline.generated.asyncapi import PARTITION_EXAMPLES, PARTITION_RULE, headers_of
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.pages.markdown import code, fenced, page, table
-from pipeline.generated.records import RECORDS_OF_TOPIC
+from pipeline.generated.records import RECORDS_OF_TOPIC, json_of
 from pipeline.generated.source_docs import constant_docs, reason_docs
 from pipeline.generated.topics_file import Topic, load_topics
+from schemas.figures import TABLE_FIELD
 
 READING = Path(__file__).with_name("reading_topics.md")
+TAGS = ("type", TABLE_FIELD)
+"""Fields that tell which struct a map is."""
 DOWNSTREAM = "downstream services"
 """As `topics.toml` calls readers of others."""
 
@@ -27,11 +30,13 @@ Names carry the prefix `kafka.topic_prefix` (`kvlens` unless configured). `kvlen
 is missing, `kvlens topics list` shows what is there. **State is bound to partition numbers: the number of
 partitions of a topic never changes after creation.**
 
-**Values** are MessagePack maps with named fields (JSON by `kafka.record_format`, events only).
-The structs are in `schemas/`, JSON Schema and an AsyncAPI document in
+**Values** are MessagePack maps with named fields. With `kafka.record_format = "json"` events, residency and
+choices are JSON; figures always are. The header `content-type` says which, and every topic for readers has
+CloudEvents headers. What MessagePack packs into bytes is a list in JSON, and a hash there 16 hexadecimal
+digits. JSON is for readers that cannot do without: it takes more bytes, and more time of the workers, who
+read it as well. The structs are in `schemas/`, JSON Schema and an AsyncAPI document in
 [`schemas/generated/`](../schemas/generated/), one example of everything in
-[`schemas/examples/current/`](../schemas/examples/current/). Byte strings are binary in MessagePack
-and base64 in JSON.
+[`schemas/examples/current/`](../schemas/examples/current/).
 
 **Compatibility.** Old records decode with new code: a field is only ever added, and with a default. Readers
 ignore fields they do not know ([arrays](#reading-the-topics)). Fields that hold their default are left out.
@@ -52,6 +57,7 @@ EXAMPLE_SHOWN = {
     "positions": "published",
     "residency": "filled_and_evicted",
     "choices": "worse",
+    "figures": "fills",
     "set_aside": "backward_gap",
     "checkpoints_replica": "head",
     "checkpoints_fleet": "head",
@@ -97,7 +103,8 @@ def _overview(topics: dict[str, Topic]) -> str:
 
 
 def _key_and_partition(topics: dict[str, Topic]) -> list[str]:
-    keyed = " and ".join(code(topic.name) for topic in topics.values() if topic.keyed)
+    *several, last = (code(topic.name) for topic in topics.values() if topic.keyed)
+    keyed = f"{', '.join(several)} and {last}"
     rows = (
         (code(key), str(count), str(partition_of_key(key.encode(), count)))
         for key, count in PARTITION_EXAMPLES
@@ -118,11 +125,10 @@ def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
         "- Settings: " + ", ".join(code(f"{key}={value}") for key, value in topic.config.items()),
     ]
     blocks = [topic.description, "\n".join(facts)]
-    if name == "events":
+    if headers := headers_of(name, topic):
         blocks.append("Headers, CloudEvents in binary mode:")
-        blocks.append(
-            table(("Header", "Meaning"), ((code(key), text) for key, (_, text) in EVENTS_HEADERS.items()))
-        )
+        told = ((code(key), text) for key, (_, text) in headers.items())
+        blocks.append(table(("Header", "Meaning"), told))
     for record in RECORDS_OF_TOPIC[name]:
         schema = record_schema(record)
         blocks += _struct(schema)
@@ -163,7 +169,9 @@ def _in_order_of_use(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _struct(schema: dict[str, Any]) -> list[str]:
-    kind = schema.get("properties", {}).get("type", {}).get("enum", [])
+    kind: list[str] = next(
+        (found["enum"] for found in map(schema.get("properties", {}).get, TAGS) if found), []
+    )
     title = f"### {schema['title']}" + (f" (`{kind[0]}`)" if kind else "")
     blocks = [title, schema["description"]]
     if "prefixItems" in schema:
@@ -171,7 +179,7 @@ def _struct(schema: dict[str, Any]) -> list[str]:
         required = [name for name, _ in rows][: schema["minItems"]]
         blocks.append("An array; its fields come in this order:")
     else:
-        rows = [(name, field) for name, field in schema["properties"].items() if name != "type"]
+        rows = [(name, field) for name, field in schema["properties"].items() if name not in TAGS]
         required = schema["required"]
     if rows:
         cells = (
@@ -200,6 +208,8 @@ def _type(field: dict[str, Any]) -> str:
         return ", ".join(code(str(value)) for value in field["enum"])
     if "prefixItems" in field:
         return "pair of " + " and ".join(_type(item) for item in field["prefixItems"])
+    if "x-packed" in field:
+        return f"bytes; in JSON {_listed(field)}"
     if field["type"] == "array":
         item = field["items"]
         return "list of events" if "discriminator" in item else f"list of {_type(item)}"
@@ -207,9 +217,21 @@ def _type(field: dict[str, Any]) -> str:
         return f"map to {_type(field['additionalProperties'])}"
     if field.get("contentEncoding") == "base64":
         return "bytes"
+    if field.get("format") == "date-time":
+        return "time"
     return {"string": "text", "number": "number", "integer": "integer", "boolean": "boolean", "null": "null"}[
         field["type"]
     ]
+
+
+def _listed(field: dict[str, Any]) -> str:
+    """Return what a field is in JSON that is packed bytes in MessagePack."""
+    if field["type"] == "string":
+        return "16 digits"
+    item = field["items"]
+    return (
+        "list of names" if "enum" in item else f"list of {'16 digits' if 'pattern' in item else _type(item)}"
+    )
 
 
 def _reasons() -> list[str]:
@@ -223,7 +245,7 @@ def _reasons() -> list[str]:
 def _compact(record: msgspec.Struct) -> str:
     """Return JSON with one line for each field and each batch."""
     lines = []
-    for key, value in msgspec.json.decode(msgspec.json.encode(record)).items():
+    for key, value in msgspec.json.decode(json_of(record)).items():
         if isinstance(value, list):
             items = ",\n    ".join(_flat(item) for item in value)
             lines.append(f'  "{key}": [\n    {items}\n  ]')

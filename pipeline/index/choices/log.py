@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-import msgspec
 import structlog
 from aiokafka import AIOKafkaProducer
 
-from connectors.kafka.content_types import MSGPACK
+from connectors.kafka.encoding import Encoding
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of_key, topic_name
@@ -28,7 +27,6 @@ ANSWER_SECONDS = 5.0
 STOP_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
-_encode = msgspec.msgpack.Encoder().encode
 
 
 class Unacknowledged(DataError):
@@ -44,6 +42,7 @@ class ChoiceLog:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._topic = topic_name(settings.kafka, "choices")
+        self._encoding = Encoding("choices", settings.kafka)
         self._producer: AIOKafkaProducer | None = None
         self._partitions = 0
         self._waiting = Waiting(lambda line: _log.warning("choices wait", cause=line))
@@ -77,10 +76,10 @@ class ChoiceLog:
                 key = record.request_id.encode()
                 future = await producer.send(
                     self._topic,
-                    _encode(record),
+                    self._encoding.value(record),
                     key=key,
                     partition=partition_of_key(key, self._partitions),
-                    headers=[("content-type", MSGPACK)],
+                    headers=self._encoding.headers(record.replica, record.request_id, record.time),
                 )
                 sent.append(future)
             await asyncio.gather(*sent)

@@ -30,7 +30,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import failure_reason
-from connectors.kafka.private import client_of, transaction_end, zstd_batch
+from connectors.kafka.private import client_of, transaction_end
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.errors import (
@@ -42,6 +42,8 @@ from pipeline.errors import (
 )
 from pipeline.kafka.portions import in_portions
 from pipeline.kafka.transactions import transactional_id
+from pipeline.worker.checkpoint.batches import BATCH_BYTES, batches
+from pipeline.worker.checkpoint.record import Record
 from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.settings import Kafka
 
@@ -50,7 +52,6 @@ TRANSACTION_TIMEOUT_MS = 12_000
 _REQUEST_TIMEOUT_MS = 10_000
 _COMMIT_SECONDS = 30.0
 _MAX_RECORD_BYTES = 8 << 20
-_BATCH_BYTES = 1 << 20
 PORTION_BYTES = 2 << 20
 """Of a transaction's records, on their way at once: the client packs what waits into one request, which
 keeps the event loop for 15 ms a MiB."""
@@ -58,19 +59,6 @@ _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 20
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Record:
-    """One record of a transaction."""
-
-    topic: str
-    partition: int
-    key: bytes
-    value: bytes | None
-    """None: the key has no value any more."""
-    compressed: bool = False
-    """Compressed where records are, in a batch of its own."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +110,7 @@ class CheckpointLog:
             # Brokers refuse for a moment what follows closely on the transaction before.
             retry_backoff_ms=20,
             max_request_size=_MAX_RECORD_BYTES,
-            max_batch_size=_BATCH_BYTES,
+            max_batch_size=BATCH_BYTES,
             linger_ms=0,
             # Of checkpoints: brokers that compact them would unpack them and pack them again.
             compression_type=None,
@@ -203,7 +191,7 @@ class CheckpointLog:
             records, lambda record: len(record.value or b""), most_bytes=PORTION_BYTES
         ):
             await asyncio.gather(*sent)
-            sent = [await self._send(producer, record) for record in portion]
+            sent = [sending async for sending in self._sent(producer, portion)]
         await producer.send_offsets_to_transaction(
             {TopicPartition(self.topic, self.partition): OffsetAndMetadata(next_offset, self._writer)},
             self._group,
@@ -211,17 +199,23 @@ class CheckpointLog:
         await asyncio.gather(*sent)
         await producer.commit_transaction()
 
-    async def _send(self, producer: AIOKafkaProducer, record: Record) -> asyncio.Future[Any]:
-        topic, key, value = record.topic, record.key, record.value
+    async def _sent(
+        self, producer: AIOKafkaProducer, portion: Sequence[Record]
+    ) -> AsyncGenerator[asyncio.Future[Any], None]:
+        """Send records, and give what tells of each or of a batch of them."""
         sent: asyncio.Future[Any]
-        if record.compressed and self._kafka.compression != "none":
-            # A producer has one compression for all topics, and a transaction one producer.
-            batch = zstd_batch(_BATCH_BYTES, key, value)
-            sent = await producer.send_batch(batch, topic, partition=record.partition)
-        else:
-            sent = await producer.send(topic, value, key=key, partition=record.partition)
-        sent.add_done_callback(_retrieved)
-        return sent
+        for record in portion:
+            if not record.compressed:
+                sent = await producer.send(
+                    record.topic, record.value, key=record.key, partition=record.partition
+                )
+                sent.add_done_callback(_retrieved)
+                yield sent
+        compressed = (record for record in portion if record.compressed)
+        for (topic, partition), batch in batches(compressed, self._kafka, transactional=True):
+            sent = await producer.send_batch(batch, topic, partition=partition)
+            sent.add_done_callback(_retrieved)
+            yield sent
 
     async def close(self) -> None:
         """Disconnect; nothing may be in flight."""

@@ -9,31 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-import structlog
-
-from connectors.process.backoff import Backoff
-from connectors.process.limited_log import LogLimiter
-from pipeline.clickhouse.rollups import Rollups
-from pipeline.clickhouse.writer import Tables
-from pipeline.errors import StoreUnavailable
 from pipeline.residency.steps import Steps
-from pipeline.worker.checkpoint.log import Record
+from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.partition import OwnedPartition
+from pipeline.worker.sink.sink import Sink
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import Row
 
 _TRANSACTIONS = 4
 _TURN_SECONDS = 0.02
 """For so long a cut keeps the event loop, and until its next source is done."""
-_RETRY = Backoff(first=0.2, longest=2.0)
 
 _Result = TypeVar("_Result")
-
-_log = structlog.get_logger(__name__)
 
 
 class CheckpointRounds:
@@ -41,8 +31,7 @@ class CheckpointRounds:
 
     def __init__(
         self,
-        tables: Tables,
-        rollups: Rollups,
+        sink: Sink,
         metrics: WorkerMetrics,
         *,
         hold_seconds: float,
@@ -51,8 +40,7 @@ class CheckpointRounds:
     ) -> None:
         """`hold_seconds`: for so long applying goes on beside a round. `same_topics` raises if what was
         applied may be of another topic than what was applied before."""
-        self._tables = tables
-        self._rollups = rollups
+        self._sink = sink
         self._metrics = metrics
         self._hold_seconds = hold_seconds
         self._same_topics = same_topics
@@ -61,15 +49,18 @@ class CheckpointRounds:
         self._transactions = asyncio.Semaphore(_TRANSACTIONS)
         self._may_apply = asyncio.Event()
         self._may_apply.set()
-        self._limiter = LogLimiter()
         self._overdue = False
         """Applying waits for the end of the round, which has taken long, or beside which much was applied."""
         self.holding = False
         """Applying has to wait: `await released()`."""
 
     def taken_over(self) -> None:
-        """Partitions came from another worker; it may have been killed before it recomputed its minutes."""
-        self._rollups.others_left()
+        """Partitions came from another worker."""
+        self._sink.taken_over()
+
+    def given_up(self) -> None:
+        """All partitions of the agent may be another worker's now."""
+        self._sink.given_up()
 
     def hold_to_the_end(self) -> None:
         """Let applying wait for the end of the round, if there is one."""
@@ -109,13 +100,17 @@ class CheckpointRounds:
             cut_seconds += processor
             rows += cut.rows
             if cut.dirty:
+                if not partition.repeats(cut):
+                    records += await self._sink.records(cut.rows)
                 commits.append((partition, cut.next_offset, records))
             await asyncio.sleep(0)
         # After the cuts: all that is in them was fetched before, so it is of these topics.
         if rows or commits:
             await self._same_topics()
         if rows:
-            await self._write(rows)
+            began = time.perf_counter()
+            await self._sink.write(rows)
+            self._metrics.checkpoint_seconds.labels("rows").observe(time.perf_counter() - began)
         results = await asyncio.gather(*(self._commit(*commit) for commit in commits), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -150,32 +145,6 @@ class CheckpointRounds:
             await partition.log.commit(next_offset, records)
             self._metrics.checkpoint_seconds.labels("transaction").observe(time.perf_counter() - began)
             self._metrics.checkpoints.labels(partition.role.name).inc()
-
-    async def _write(self, rows: Sequence[Row]) -> None:
-        began = time.perf_counter()
-        attempt = 0
-        minutes = None
-        while True:
-            try:
-                if minutes is None:
-                    minutes = await self._rollups.announce(rows)
-                else:
-                    await self._rollups.renew(minutes)
-                await self._tables.insert(rows)
-                break
-            except StoreUnavailable as error:
-                self._metrics.store_failures.labels("insert").inc()
-                if (suppressed := self._limiter.admit("rows kept")) is not None:
-                    message = "rows are kept until ClickHouse takes them"
-                    _log.error(message, rows=len(rows), reason=str(error), **suppressed)
-                attempt += 1
-                await asyncio.sleep(_RETRY.pause(attempt))
-        if attempt:
-            _log.info("ClickHouse took the rows", rows=len(rows), attempts=attempt + 1)
-        for table, count in Counter(row.TABLE for row in rows).items():
-            self._metrics.rows.labels(table).inc(count)
-        self._rollups.written(minutes)
-        self._metrics.checkpoint_seconds.labels("rows").observe(time.perf_counter() - began)
 
     async def _beside_the_loop(self, errand: Callable[[], None]) -> None:
         """Run it in a thread: the loop goes on, and nothing is applied."""

@@ -1,4 +1,4 @@
-"""Writes routers' choices into their table: read, insert, and only then commit the offsets.
+"""Writes routers' choices into their table, and as figures: read, write, and only then commit the offsets.
 
 A row's key and version follow from its record, so whatever is read a second time, after a kill or because
 partitions changed hands, is the same row once more.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError
 from aiokafka.structs import OffsetAndMetadata
 
@@ -21,19 +22,18 @@ from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.private import member_id
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
-from connectors.process.backoff import Backoff
 from connectors.process.limited_log import LogLimiter
-from pipeline.clickhouse.writer import Tables
-from pipeline.errors import StoreUnavailable
 from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
 from pipeline.kafka.membership import group_name
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.rights import CHOICES
 from pipeline.worker.agent import REBALANCE_SECONDS, SESSION_SECONDS
+from pipeline.worker.checkpoint.batches import batches
 from pipeline.worker.checkpoint.log import committed_before
 from pipeline.worker.choices.rows import row_of
+from pipeline.worker.sink.sink import Sink
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.rows import ChoiceRow
+from schemas.rows import ChoiceRow, Row
 from schemas.settings import Settings
 
 _WAIT_MS = 1000
@@ -43,7 +43,6 @@ _POLL_MS = 86_400_000
 """Waiting for ClickHouse is no reason to leave the group."""
 _AGAIN_SECONDS = 2.0
 """Before another consumer is tried."""
-_RETRY = Backoff(first=0.2, longest=2.0)
 _DETAIL_CHARACTERS = 200
 
 _log = structlog.get_logger(__name__)
@@ -58,7 +57,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(
         self,
         settings: Settings,
-        tables: Tables,
+        sink: Sink,
         metrics: WorkerMetrics,
         *,
         topic_id: str,
@@ -68,7 +67,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         """`topic_id`: as Kafka tells it, empty where it does not. `every`: seconds between two inserts.
         `joined` gets group and member id at each assignment."""
         self._settings = settings
-        self._tables = tables
+        self._sink = sink
         self._metrics = metrics
         self._topic_id = topic_id
         self._every = every
@@ -104,13 +103,28 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         ) as consumer:
             self._consumer = consumer
             consumer.subscribe([self._topic], listener=self)
-            while True:
-                began = time.monotonic()
-                fetched = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_RECORDS)
-                if fetched:
-                    await self._write(fetched)
-                    await self._commit(consumer, fetched)
-                await asyncio.sleep(max(0.0, began + self._every - time.monotonic()))
+            async with self._started_producer() as producer:
+                while True:
+                    began = time.monotonic()
+                    fetched = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_RECORDS)
+                    if fetched:
+                        await self._write(fetched, producer)
+                        await self._commit(consumer, fetched)
+                    await asyncio.sleep(max(0.0, began + self._every - time.monotonic()))
+
+    @asynccontextmanager
+    async def _started_producer(self) -> AsyncIterator[AIOKafkaProducer | None]:
+        """Give what figures are written with: no transaction, as offsets follow in another request."""
+        kafka = self._settings.kafka
+        if not kafka.figures:
+            yield None
+            return
+        producer = AIOKafkaProducer(acks="all", enable_idempotence=True, **client_options(kafka))
+        try:
+            await producer.start()
+            yield producer
+        finally:
+            await producer.stop()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Tell no more of partitions that another worker may own now."""
@@ -151,21 +165,18 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         numbers = sorted(place.partition for place in places)
         _log.info("choices assigned", agent=CHOICES, partitions=numbers)
 
-    async def _write(self, fetched: Fetched) -> None:
-        rows = [row for place, records in fetched.items() for row in self._rows(place, records)]
-        failures = 0
-        while rows:
-            try:
-                await self._tables.insert(rows)
-                break
-            except StoreUnavailable as error:
-                self._metrics.store_failures.labels("insert").inc()
-                if (suppressed := self._limiter.admit("rows kept")) is not None:
-                    message = "choices are kept until ClickHouse takes them"
-                    _log.error(message, rows=len(rows), reason=str(error), **suppressed)
-                failures += 1
-                await asyncio.sleep(_RETRY.pause(failures))
-        self._metrics.rows.labels(ChoiceRow.TABLE).inc(len(rows))
+    async def _write(self, fetched: Fetched, producer: AIOKafkaProducer | None) -> None:
+        rows: list[Row] = [row for place, records in fetched.items() for row in self._rows(place, records)]
+        if not rows:
+            return
+        await self._sink.write(rows)
+        if producer is not None:
+            records = await self._sink.records(rows)
+            sent = [
+                await producer.send_batch(batch, topic, partition=partition)
+                for (topic, partition), batch in batches(records, self._settings.kafka, transactional=False)
+            ]
+            await asyncio.gather(*sent)
 
     def _rows(self, place: TopicPartition, records: Sequence[Any]) -> Iterable[ChoiceRow]:
         for record in records:

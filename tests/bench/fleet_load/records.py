@@ -17,10 +17,11 @@ from aiokafka import AIOKafkaProducer
 from large_fleet import LargeEngine
 
 from connectors.kafka.topics import partition_of
-from connectors.publish.encoding import record_headers
+from connectors.publish.encoding import RecordEncoding
 from fleet_load.pace import Pace, say, wait_for
 from fleet_load.replicas import BLOCKS, LOAD_SECONDS, PARTITIONS, RECORDS_A_SECOND
 from schemas.events import EventsRecord
+from schemas.settings import Kafka
 
 STEPS_A_SECOND = 40
 """A connector looks for runs to publish every 25 ms."""
@@ -28,6 +29,7 @@ ENGINES_A_WRITE = 20
 """While they open: some 80 kB each."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_ENCODING = RecordEncoding(Kafka())
 
 
 def prepared(record: EventsRecord) -> EventsRecord:
@@ -57,7 +59,7 @@ class Log:
                 key=record.replica.encode(),
                 value=_encode(record),
                 timestamp=int(at * 1000),
-                headers=record_headers(record, b"application/msgpack"),
+                headers=_ENCODING.headers(record),
             )
         return [
             await self.producer.send_batch(builder, self._topic, partition=number)

@@ -27,6 +27,7 @@ import pipeline.worker.checkpoint.log
 import pipeline.worker.checkpoint.rounds
 import pipeline.worker.partition
 import pipeline.worker.roles
+import pipeline.worker.sink.sink
 from pipeline.errors import StoreUnavailable
 from tests.simulation import clients
 
@@ -162,13 +163,13 @@ def residency_of_aborted_transactions_counts() -> None:
 
 def rows_come_after_the_commit() -> None:
     """A round commits while its rows are on their way."""
-    rounds = pipeline.worker.checkpoint.rounds.CheckpointRounds
-    write = rounds._write
+    sink = pipeline.worker.sink.sink.Sink
+    write = sink.write
 
     async def later(self: Any, rows: Any) -> None:
         self._later = asyncio.ensure_future(write(self, rows))
 
-    rounds._write = later  # type: ignore[method-assign]
+    sink.write = later  # type: ignore[method-assign]
 
 
 def refused_inserts_are_acknowledged() -> None:

@@ -25,9 +25,11 @@ from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.verify import times
 from pipeline.verify.against_log import check_log
 from pipeline.verify.findings import Findings
 from schemas.events import EventsRecord
+from schemas.json_form import to_json
 from schemas.residency import ResidencyRecord
 from schemas.settings import ClickHouse, Kafka, Settings, Worker
 from tests.support.checkout import ROOT
@@ -115,7 +117,7 @@ class Laboratory:
         asyncio.run(self._produce(log, over_seconds, json))
 
     async def _produce(self, log: Sequence[EventsRecord], over_seconds: float, json: bool) -> None:
-        encode = msgspec.json.encode if json else msgspec.msgpack.encode
+        encode = to_json if json else msgspec.msgpack.encode
         kind = b"application/json" if json else b"application/msgpack"
         topic = topic_name(self.settings.kafka, "events")
         producer = AIOKafkaProducer(
@@ -266,7 +268,10 @@ class Laboratory:
     def findings(self, patience: float = 10.0) -> Findings:
         """Return what `kvlens verify` finds; where something differs, it is patient for all its time."""
         now = datetime.now(timezone.utc)
-        return asyncio.run(check_log(self.settings, now, until=None, patience=patience))
+        return asyncio.run(
+            # Workers here write figures from the beginning on.
+            check_log(self.settings, now, until=None, patience=patience, figures_since=times.EPOCH)
+        )
 
     def verified(self) -> int:
         """Assert that `kvlens verify` finds no difference; return how many rows it compared."""

@@ -345,14 +345,14 @@ def test_what_was_searched_is_what_the_pipeline_wrote(behind: Behind) -> None:
         "checkpoints.replica.v1": "little",
     }
     # Nothing was set aside: what a connector writes can be applied.
-    others = {"positions.v1", "checkpoints.fleet.v1", "set.aside.v1", "choices.v1"}
+    others = {"positions.v1", "checkpoints.fleet.v1", "set.aside.v1", "choices.v1", "figures.v1"}
     assert set(behind.kafka) == {*orders, *others}
     assert behind.kafka["set.aside.v1"] == []
     for topic, order in orders.items():
         everything = b"".join(behind.kafka[topic])
         for block in HASHES:
             assert block.to_bytes(8, order) in everything, topic
-    for topic in {*orders, "positions.v1"}:  # the fleet agent's bases come now and then only
+    for topic in {*orders, "positions.v1", "figures.v1"}:  # the fleet agent's bases come now and then only
         everything = b"".join(behind.kafka[topic])
         for name in (b"arrays", b"maps", b"mixed"):
             assert name in everything, topic

@@ -122,6 +122,7 @@ kvlens_worker_records_skipped_total counter agent,reason
 kvlens_worker_records_total counter agent,partition
 kvlens_worker_rollup_periods_total counter table
 kvlens_worker_rollup_seconds histogram
+kvlens_worker_figures_total counter table
 kvlens_worker_rows_total counter table
 kvlens_login_files_renewed_total counter setting
 kvlens_login_files_unusable_total counter setting

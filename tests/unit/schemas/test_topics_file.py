@@ -12,8 +12,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from connectors.kafka.content_types import CONTENT_TYPES
-from connectors.publish.encoding import record_headers
+from connectors.publish.encoding import RecordEncoding
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.records import RECORDS, RECORDS_OF_TOPIC
 from pipeline.generated.topics_file import load_topics
@@ -53,6 +52,10 @@ def resolved(reference: str) -> Any:
     for step in reference.removeprefix("#/").split("/"):
         found = found[step]
     return found
+
+
+def name_of(record: type) -> str:
+    return record.__name__
 
 
 def references(value: Any) -> list[str]:
@@ -155,7 +158,8 @@ def test_messages_have_content_type_key_payload_and_valid_examples() -> None:
     messages = DOCUMENT["components"]["messages"]
     assert set(messages) == {record.__name__ for record in RECORDS}
     for name, message in messages.items():
-        assert message["contentType"] == "application/msgpack"
+        table = next(table for table, records in RECORDS_OF_TOPIC.items() if name in map(name_of, records))
+        assert message["contentType"] == f"application/{'json' if table == 'figures' else 'msgpack'}"
         assert message["bindings"]["kafka"]["key"]["description"]
         payload = message["payload"]
         assert payload["schemaFormat"].startswith("application/schema+json")
@@ -171,8 +175,9 @@ def test_the_connector_sends_the_headers_that_the_document_promises(name: str) -
     record = EXAMPLES["events"][name]
     assert isinstance(record, EventsRecord)
     schema = DOCUMENT["components"]["messages"]["EventsRecord"]["headers"]
-    for content_type in CONTENT_TYPES.values():
-        headers = {key: value.decode() for key, value in record_headers(record, content_type)}
+    for record_format in ("msgpack", "json"):
+        encoding = RecordEncoding(Kafka(record_format=record_format))
+        headers = {key: value.decode() for key, value in encoding.headers(record)}
         jsonschema.Draft202012Validator(schema).validate(headers)
         assert list(headers) == schema["required"]
     assert headers["ce_id"].startswith(f"vllm-0/0/{record.incarnation}/")
@@ -184,7 +189,7 @@ def test_the_connector_sends_the_headers_that_the_document_promises(name: str) -
 
 def test_examples_of_partitions_are_where_a_client_would_send_them() -> None:
     keyed = {table for table, topic in TOPICS.items() if topic.keyed}
-    assert keyed == {"events", "choices"}
+    assert keyed == {"events", "choices", "figures"}
     for table, channel in DOCUMENT["channels"].items():
         told = channel.get("x-partition-of-key", {"examples": []})["examples"]
         assert len(told) == (3 if table in keyed else 0)

@@ -91,6 +91,7 @@ async def test_the_number_of_partitions_is_chosen_before_topics_are_made(broker:
         "positions": 1,
         "residency": 12,
         "choices": 12,
+        "figures": 12,
         "set_aside": 1,
         "checkpoints_replica": 12,
         "checkpoints_fleet": 12,

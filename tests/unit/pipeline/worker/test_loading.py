@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from pipeline.clickhouse.rollups import Rollups
-from pipeline.clickhouse.writer import Tables
 from pipeline.worker import agent as module
 from pipeline.worker.agent import Agent
 from pipeline.worker.checkpoint.log import CheckpointLog, Committed, Loaded
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.roles import replica_agent
+from pipeline.worker.sink.sink import Sink
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.settings import Settings
 
@@ -48,13 +47,8 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
 
     async def handed_over() -> None:
         settings, metrics = Settings(), WorkerMetrics()
-        rounds = CheckpointRounds(
-            Tables(settings.clickhouse),
-            Rollups(settings.clickhouse, metrics),
-            metrics,
-            hold_seconds=3600.0,
-            same_topics=same,
-        )
+        sink = Sink(metrics, store=None, figures=None)
+        rounds = CheckpointRounds(sink, metrics, hold_seconds=3600.0, same_topics=same)
         role = replica_agent(settings, shards=8)
         agent = Agent(
             settings,

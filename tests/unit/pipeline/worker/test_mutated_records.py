@@ -18,6 +18,7 @@ from pipeline.worker.partition import OwnedPartition, Role, read_nothing_ahead
 from pipeline.worker.roles import fleet_agent, replica_agent
 from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
+from schemas.json_form import to_json
 from schemas.rows import Row
 from schemas.settings import Settings
 from tests.support.in_parts import read_in_parts
@@ -103,7 +104,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
             if kind < 0.05:
                 value = mutated(value, rng)
             elif kind < 0.1:
-                value, headers = msgspec.json.encode(record), (("content-type", JSON),)
+                value, headers = to_json(record), (("content-type", JSON),)
             elif kind < 0.12:
                 value = encode(msgspec.structs.replace(record, replica=other))
             elif kind < 0.14:

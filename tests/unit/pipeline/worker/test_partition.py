@@ -17,6 +17,7 @@ from pipeline.worker.set_aside import Offered
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import FORMAT, META_KEY, slot_key
 from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
+from schemas.json_form import to_json
 from schemas.residency import FILLED
 from schemas.rows import RedundancyRow
 from schemas.settings import Settings
@@ -45,7 +46,7 @@ def test_both_encodings_are_applied() -> None:
     partition, _ = owned()
     partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)), (("content-type", MSGPACK),))])
     headers = (("ce_id", b"x"), ("content-type", JSON))
-    partition.offer_all([Offered(1, msgspec.json.encode(record(1)), headers)])
+    partition.offer_all([Offered(1, to_json(record(1)), headers)])
     partition.offer_all([Offered(2, msgspec.msgpack.encode(record(2)))])
     [occupancy] = [row for row in at_once(partition.cutting(1e9))[0].rows if row.TABLE == "occupancy_10s"]
     assert (occupancy.blocks, occupancy.version) == (3, 2)

@@ -14,6 +14,9 @@ from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
 from pipeline.residency.steps import Steps
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
+from pipeline.worker.sink.figures import Figures
+from pipeline.worker.sink.sink import Sink
+from pipeline.worker.sink.store import StoreRows
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import FlowRow, Row
 from schemas.settings import ClickHouse
@@ -106,12 +109,16 @@ class Partition:
         return Cut([ROW]), []
 
 
+def made(tables: Tables, rollups: Rollups, figures: Figures | None = None) -> CheckpointRounds:
+    metrics = WorkerMetrics()
+    sink = Sink(metrics, store=StoreRows(tables, rollups, metrics), figures=figures)
+    return CheckpointRounds(sink, metrics, hold_seconds=60.0, same_topics=same)
+
+
 async def test_rows_that_wait_for_long_are_noted_when_they_are_written() -> None:
     store = Store()
     tables = LateTables(store)
-    rounds = CheckpointRounds(
-        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
-    )
+    rounds = made(tables, NotingRollups(store))
     await rounds.save([Partition()])  # type: ignore[list-item]
     tables.close()
     assert store.attempts == 2
@@ -126,9 +133,7 @@ class StoringTables(Tables):
 
 async def test_others_have_their_turn_while_a_large_partition_is_cut_and_nothing_is_applied() -> None:
     store, tables = Store(), StoringTables(ClickHouse())
-    rounds = CheckpointRounds(
-        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
-    )
+    rounds = made(tables, NotingRollups(store))
     saving = asyncio.create_task(rounds.save([Partition(steps=40, seconds=0.005), Partition()]))  # type: ignore[list-item]
     turns = 0
     while not saving.done():
@@ -143,9 +148,7 @@ async def test_others_have_their_turn_while_a_large_partition_is_cut_and_nothing
 
 async def test_nothing_is_applied_in_a_cut_that_follows_an_errand_at_once() -> None:
     store, tables = Store(), StoringTables(ClickHouse())
-    rounds = CheckpointRounds(
-        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
-    )
+    rounds = made(tables, NotingRollups(store))
     partitions = [Partition(steps=10, seconds=0.005, has_errand=True) for _ in range(3)]
     saving = asyncio.create_task(rounds.save(partitions))  # type: ignore[arg-type]
     applied = 0
@@ -172,9 +175,7 @@ class SlowTables(Tables):
 
 async def test_applying_waits_for_the_end_of_a_round_beside_which_much_was_applied() -> None:
     store, tables = Store(), SlowTables()
-    rounds = CheckpointRounds(
-        tables, NotingRollups(store), WorkerMetrics(), hold_seconds=60.0, same_topics=same
-    )
+    rounds = made(tables, NotingRollups(store))
     rounds.hold_to_the_end()
     assert not rounds.holding, "there is none"
     saving = asyncio.create_task(rounds.save([Partition(), Partition()]))  # type: ignore[list-item]

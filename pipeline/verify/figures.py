@@ -1,0 +1,158 @@
+"""Compares the figures topic with the tables: of each key the newest version, in both.
+
+The tables are compared with the log (`against_log`), so what equals them says what the log says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify.choices import choice_key
+from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.keys import RowKey, key_of, named, unequal
+from pipeline.verify.replica.check import EXPIRED, TOO_NEW
+from schemas.choices import FIRST_WINS
+from schemas.figures import FIGURES, time_of
+from schemas.rows import CapacityCurveRow, ChoiceRow, FillsRow
+
+NAME = "figures"
+BEFORE_THE_TOPIC = "not in the topic of figures, and perhaps written before it began"
+MARGIN = timedelta(seconds=60)
+"""From the first record on. Clocks of engines are less ahead of the brokers': twice
+`worker.max_clock_ahead_seconds`, unless that is set to more."""
+
+
+class Tabled(msgspec.Struct):
+    """As much of a record as says what it is."""
+
+    table: str
+
+
+_KINDS: dict[str, Any] = {kind.TABLE: msgspec.json.Decoder(kind) for kind in FIGURES}  # type: ignore[attr-defined]
+_tabled = msgspec.json.Decoder(Tabled).decode
+
+
+def decode_figure(value: bytes | None, headers: object, key: bytes | None) -> msgspec.Struct:
+    """Return the row that a record says. Raises RecordRefused."""
+    try:
+        row: msgspec.Struct = _KINDS[_tabled(value or b"").table].decode(value)
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise RecordRefused("not_a_record", str(error), ()) from error
+    return row
+
+
+class Committed(NamedTuple):
+    """Which offsets agents had committed before the tables were read, and the log still has: from, to before.
+
+    Rows are written before anything commits. If the worker dies in between, and retention removes the records
+    that a row rests on before another one reads them, the row stays and nothing commits its figure.
+    """
+
+    replica: tuple[int, int]
+    """Of the partition of the events topic that has the replicas of the partition of figures."""
+    fleet: list[tuple[int, int]]
+    """Of each partition of the residency topic."""
+    choices: tuple[int, int]
+    """In all partitions of the topic of choices."""
+
+    def includes(self, row: Any) -> bool:
+        """Return whether the record that a row rests on is among them, so that its figure is committed."""
+        if isinstance(row, ChoiceRow):
+            (first, end), offset = self.choices, FIRST_WINS - row.version
+        elif isinstance(row, FillsRow | CapacityCurveRow):
+            (first, end), offset = self.fleet[row.shard], row.version
+        else:
+            (first, end), offset = self.replica, row.version
+        return bool(first <= offset < end)
+
+
+class FiguresCheck:
+    """One partition of the topic beside the rows of its replicas."""
+
+    def __init__(
+        self,
+        found: Iterable[Any],
+        findings: Findings,
+        *,
+        since: datetime,
+        oldest: datetime,
+        committed: Committed,
+        before: int,
+    ) -> None:
+        """`found`: rows of the tables. `since`: all rows from this time on are in the topic. `oldest`: older
+        rows may be gone. `before`: records before this offset were committed when the tables were read."""
+        self._rows = {_key(row): row for row in found}
+        self._findings = findings
+        self._committed = committed
+        self._before = before
+        self._since = since
+        self._oldest = oldest
+        self._newest: dict[RowKey, Any] = {}
+        self._known: dict[RowKey, int] = {}
+        """Versions that were committed when the tables were read."""
+
+    def apply(self, offset: int, row: Any) -> None:
+        """Go on with the next record."""
+        key = _key(row)
+        before = self._newest.get(key)
+        # As in the tables: one record may say of a window first that it was empty, and then what came.
+        if before is None or row.version >= before.version:
+            self._newest[key] = row
+        if offset < self._before:
+            self._known[key] = max(row.version, self._known.get(key, row.version))
+
+    def lacks_some(self) -> bool:
+        """Return whether a row that must be in the topic is not, or only an older one."""
+        return any(
+            row.version > getattr(self._newest.get(key), "version", -1) and self._is_due(row)
+            for key, row in self._rows.items()
+        )
+
+    def finish(self) -> None:
+        """Compare, after the last record."""
+        for key, row in self._rows.items():
+            self._compare(row, self._newest.get(key))
+        for key, version in self._known.items():
+            if key not in self._rows:
+                self._unexpected(self._newest[key])
+            elif self._rows[key].version < version:
+                self._differ("older", self._newest[key], self._rows[key], ["version"])
+
+    def _compare(self, row: Any, figure: Any | None) -> None:
+        findings = self._findings
+        if figure is not None and figure.version > row.version:
+            findings.left_out[TOO_NEW] += 1
+        elif figure is not None and figure.version == row.version:
+            findings.compared[NAME] += 1
+            if columns := unequal(row, figure):
+                self._differ("differs", row, figure, columns)
+        elif not self._is_due(row):
+            findings.left_out[BEFORE_THE_TOPIC if time_of(row) < self._since else TOO_NEW] += 1
+        else:
+            findings.compared[NAME] += 1
+            self._differ("older" if figure is not None else "missing", row, figure, ["version"])
+
+    def _is_due(self, row: Any) -> bool:
+        return time_of(row) >= self._since and self._committed.includes(row)
+
+    def _unexpected(self, figure: Any) -> None:
+        if time_of(figure) < self._oldest:
+            self._findings.left_out[EXPIRED] += 1
+            return
+        self._findings.compared[NAME] += 1
+        self._differ("unexpected", figure, figure, [])
+
+    def _differ(self, kind: Kind, row: Any, figure: Any | None, columns: Iterable[str]) -> None:
+        key = {"table": row.TABLE, **named(row)}
+        wanted = {column: getattr(row, column) for column in columns}
+        has = {} if figure is None else {column: getattr(figure, column) for column in columns}
+        self._findings.differ(Difference(NAME, key, kind, wanted, has))
+
+
+def _key(row: Any) -> RowKey:
+    return (row.TABLE, *choice_key(row)) if isinstance(row, ChoiceRow) else key_of(row)

@@ -1,0 +1,44 @@
+"""Records packed into batches, so that the client's work for each is that of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from connectors.kafka.private import new_batch
+from pipeline.worker.checkpoint.record import Record
+from schemas.settings import Kafka
+
+BATCH_BYTES = 1 << 20
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+def batches(
+    records: Iterable[Record], kafka: Kafka, *, transactional: bool
+) -> Iterator[tuple[Place, BatchBuilder]]:
+    """Give full batches as they fill, the others at the end; those of a partition are in its order.
+
+    Compressed as `kafka.compression` says: a producer has one compression for all topics, and a transaction
+    one producer.
+    """
+    zstd = kafka.compression != "none"
+    unfinished: dict[Place, BatchBuilder] = {}
+    for record in records:
+        place = record.topic, record.partition
+        batch = unfinished.get(place)
+        if batch is not None and _append(batch, record):
+            continue
+        if batch is not None:
+            yield place, batch
+        batch = unfinished[place] = new_batch(BATCH_BYTES, zstd=zstd, transactional=transactional)
+        _append(batch, record)
+    yield from unfinished.items()
+
+
+def _append(batch: BatchBuilder, record: Record) -> bool:
+    """Return False where the batch has no room; an empty one takes any record."""
+    added = batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
+    return added is not None

@@ -1,0 +1,72 @@
+"""Takes the rows of an agent, once each, and gives them to whoever is to have them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+
+from pipeline.worker.checkpoint.record import Record
+from pipeline.worker.sink.figures import Figures
+from pipeline.worker.sink.recent import RecentRows
+from pipeline.worker.sink.store import StoreRows
+from pipeline.worker.telemetry import WorkerMetrics
+from schemas.figures import FIGURES
+from schemas.rows import Row
+
+_AT_ONCE = 2_000
+"""Rows that are encoded before others have their turn of the event loop."""
+
+
+class Sink:
+    """What leaves one agent. Rows are written first, and their figures committed with what they follow from.
+
+    So whoever reads a figure finds its row, or a newer one, in the tables.
+    """
+
+    def __init__(
+        self,
+        metrics: WorkerMetrics,
+        *,
+        store: StoreRows | None,
+        figures: Figures | None,
+        recent: RecentRows | None = None,
+    ) -> None:
+        """`store`, `figures`: None where there are none; `recent` rows are kept for the worker's own page."""
+        self._metrics = metrics
+        self._store = store
+        self._figures = figures
+        self._recent = recent
+
+    async def write(self, rows: Sequence[Row]) -> None:
+        """Return when the tables, if there are any, have the rows. Raises RowsRefused.
+
+        While ClickHouse fails this keeps trying.
+        """
+        if self._recent is not None:
+            self._recent.add(rows)
+        if self._store is not None:
+            await self._store.write(rows)
+
+    async def records(self, rows: Sequence[Row]) -> list[Record]:
+        """Return the figures of rows, for the transaction that commits what they follow from."""
+        records: list[Record] = []
+        if self._figures is None:
+            return records
+        for begin in range(0, len(rows), _AT_ONCE):
+            some = rows[begin : begin + _AT_ONCE]
+            records += self._figures.records(some)
+            await asyncio.sleep(0)
+        for table, count in Counter(row.TABLE for row in rows if type(row) in FIGURES).items():
+            self._metrics.figures.labels(table).inc(count)
+        return records
+
+    def taken_over(self) -> None:
+        """Partitions came from another worker."""
+        if self._store is not None:
+            self._store.taken_over()
+
+    def given_up(self) -> None:
+        """All partitions of the agent may be another worker's now."""
+        if self._recent is not None:
+            self._recent.clear()

@@ -1,0 +1,1 @@
+"""Records as kvlens defines them; copies."""

@@ -1,0 +1,191 @@
+# Copied from schemas/reasons.py by `python -m pipeline.generated`.
+"""Bounded reasons: every loss, skip and end has exactly one of these names."""
+
+from typing import Literal
+
+UndecodableReason = Literal[
+    "frame_count",  # not topic, sequence, payload
+    "bad_seq",  # sequence frame is not eight bytes
+    "frame_too_large",  # payload beyond `connector.max_frame_bytes`, or one that would cost too much
+    "not_msgpack",  # payload is no valid MessagePack, or not one value
+    "not_an_envelope",  # neither [ts, events, ...] nor {"ts":, "events":}
+    "bad_timestamp",  # the envelope's time is no finite number
+    "missing_type",  # an event without a type
+    "type_not_string",  # an event whose type is no text
+    "unknown_type",  # an event of a type that we do not know
+    "truncated_tuple",  # an array event shorter than its required fields
+    "missing_field",  # a map event without a required field
+    "bad_block_hashes",  # not a list
+    "nil_hash",  # a block hash that is null
+    "bad_hash_type",  # a block hash that is neither integer nor bytes
+    "bad_hash_length",  # a bytes hash of odd length or shorter than eight
+    "bad_parent_hash",  # the parent's hash has a wrong type or length
+    "bad_block_size",  # negative, or no integer
+    "bad_medium",  # no text, or of more than 1,024 characters
+    "bad_group",  # negative, or no integer
+    "bad_field_type",  # any other field of a wrong type, or a text of more than 1,024 characters
+    "invalid_utf8",  # a text that is not UTF-8
+    "no_identity",  # neither hashes nor a key say which block an event is of
+    "no_salt_key",  # an object under a cache salt, and no `lmcache.salt_key_file` to name it by
+]
+
+GapReason = Literal[
+    "replay_not_configured",  # the replica has no replay endpoint
+    "replay_truncated",  # the engine's buffer does not reach back so far
+    "replay_holes",  # the replay itself lacked batches
+    "replay_timeout",  # the engine did not answer in time
+    "unconfirmed",  # nothing is missing, but the engine no longer has the last batch that we have
+]
+
+Remark = Literal[
+    "unknown_type",  # events of a type that nobody knows; behind the colon its name
+    "other_rank",  # batches say another data-parallel rank than the settings; behind the colon that rank
+    "mixed_ranks",  # batches of one stream say different ranks
+    "no_identity",  # stores do not say which blocks they are of
+    "no_sequence",  # messages have no sequence number, so nobody can see a loss
+    "no_salt_key",  # objects under cache salts are left out, as there is no `lmcache.salt_key_file`
+    "contradiction",  # a block left that cannot have been there, as every batch before is known
+    "made_up_id",  # a server without an id of its own: after a restart it is another replica
+]
+"""What is odd about a stream, whether or not it costs trust."""
+
+ClosedReason = Literal[
+    "restarted",  # the engine began a new session
+    "removed",  # the replica is no longer configured or discovered
+    "silent",  # neither connected nor heard for too long
+]
+
+ReportRefusal = Literal[
+    "malformed",  # no JSON object with batches
+    "bad_batch",  # a field of a batch is missing, of a wrong type, or beyond its bounds
+    "unknown_model",  # objects of a model that `lmcache.models` does not name
+    "bad_name",  # of a server or a storage: unprintable, or too long for a replica's id
+    "replica_id_taken",  # a replica of that id is configured, or another server's storage is called so
+    "too_many_sources",  # beyond `lmcache.max_sources`
+    "too_large",  # more bytes than `connector.max_frame_bytes`
+    "slow_body",  # the body of a request did not come in time
+    "busy",  # Kafka does not keep up, or many requests are under way
+    "no_token",  # where a token is needed, a request has none or a wrong one
+    "foreign_page",  # without a token: a browser asks for a page of another site, or `Host` is not loopback
+    "content_type",  # without a token: a body of a type that browsers send for any page, so none of JSON
+]
+"""Why what a server of LMCache reports, or a part of it, is left out."""
+
+SetAsideReason = Literal[
+    "no_value",  # a record without a value
+    "malformed",  # no valid MessagePack, or no valid JSON where the header says JSON
+    "invalid_utf8",  # a text that is not UTF-8
+    "too_deep",  # nested deeper than any record
+    "not_a_record",  # a field is missing, of a wrong type, or beyond the bounds of its schema
+    "wrong_partition",  # in a partition to which its replica does not belong
+    "bad_time",  # a notice at a time that no clock shows, or a choice a day away from its record's
+    "backward_gap",  # a gap that ends before it begins
+    "uneven_columns",  # packed columns of different lengths, or of no whole number of entries
+    "bad_change",  # a change of residency of no known kind, time or adapter
+    "bad_decision",  # what a shard decided, of no run or without an answer
+    "bad_choice",  # a choice whose match is longer than the longest one
+]
+
+ScrapeFailure = Literal[
+    "unreachable",  # no connection, or it broke
+    "timeout",  # no whole page within `connector.scrape_timeout_seconds`
+    "http_status",  # an answer that is no page
+    "too_large",  # more bytes, lines or samples than a page may have
+    "not_prometheus",  # not in Prometheus' text format, or compressed
+]
+
+FigureRefusal = Literal[
+    "not_a_number",  # no finite number, or no whole one where only these make sense
+    "negative",
+    "too_large",  # beyond what the records' field holds
+    "ambiguous",  # several samples that are not one figure: of several engines, or that contradict each other
+    "bad_rank",  # of a data-parallel rank that is no number, or beyond all ranks
+]
+
+KubernetesFailure = Literal[
+    "no_credentials",  # no address, token, certificates or namespace to use
+    "unreachable",  # no connection, or it broke
+    "timeout",  # no whole answer in time
+    "unauthorised",  # HTTP 401: the token is none of a ServiceAccount, or has expired
+    "forbidden",  # HTTP 403: the ServiceAccount may not list or watch pods there
+    "expired",  # the watch asked for a state that the server no longer has
+    "http_status",  # another answer that is no list and no watch
+    "malformed",  # not what the API promises
+    "too_large",  # an answer, or a line of a watch, beyond its bound
+]
+"""Why pods could not be listed or watched; it is tried again."""
+
+PodRefusal = Literal[
+    "no_model",  # its model is unknown
+    "bad_model",  # longer than 200 characters, or unprintable
+    "bad_annotation",  # one of ours, or the label of `index_label`, that is no number or out of bounds
+    "bad_port",  # ports beyond 65535
+    "publishes_elsewhere",  # its engine connects to another host instead of binding a port
+    "replay_elsewhere",  # only the replay of some ranks is left out: their engine has it on another host
+    "replay_port_taken",  # only its replay is left out: the port is one of its event ports
+    "bad_role",  # only its role is left out: an annotation or label says what is no role here
+    "too_many_replicas",  # beyond `max_replicas` of its entry
+]
+"""Why a pod is not read, or only in part."""
+
+DescriptionFailure = Literal[
+    "unreachable",  # no connection, or it broke
+    "timeout",  # no whole answer in time
+    "http_status",  # HTTP 408, 429 or a failure of the server
+    "refused",  # HTTP 401 or 403: it wants a login
+    "too_large",  # more bytes than a description has
+    "malformed",  # no description
+]
+"""Why an engine could not be asked where it publishes."""
+
+OrderReason = Literal[
+    "late",  # it came when changes of later event time had counted: beyond `fleet.order_seconds`
+    "too_many_wait",  # it counted before all that may come before it was known: `fleet.max_waiting`
+    "undecided",  # a fill that counted as computed, since no shard said whether it was transferred
+]
+"""Why a change of residency did not count in the order of event time across partitions."""
+
+LimitReason = Literal[
+    "too_many_sizes",  # of media, groups and block sizes: `worker.max_pool_sizes`
+    "too_many_blocks",  # resident at one source: `worker.max_blocks`
+    "too_many_itemised",  # of hybrid groups, and with copies of several sizes: `worker.max_itemised_blocks`
+]
+"""Why the worker leaves out events of a source."""
+
+WithoutContent = Literal[
+    "not_told",  # the engine does not say what is in the block: tokens, or keys of images and salts
+    "parent_unknown",  # nobody knows the content of the block before: it is not resident as far as we know
+    "other_tier",  # it came to another medium than the GPU while the GPU did not hold it
+]
+"""Why a block has no content hash, and compares by the engine's own."""
+
+QuestionRefusal = Literal[
+    "malformed",  # no JSON
+    "bad_question",  # a field is missing, of a wrong type, or beyond its bounds
+    "bad_hash",  # neither a number of 64 bits nor the bytes of a digest
+    "unknown_model",  # no replica of that model, hash domain and tenant
+    "unknown_adapter",  # no replica of them that used that adapter since it started
+    "unknown_replica",  # none of them has that id
+    "too_many_hashes",  # in one request: `index.max_hashes`
+    "too_large",  # a body of more bytes than that many hashes take
+    "answer_too_large",  # more replicas in all answers together than one request gets
+    "slow_body",  # the body did not come in time
+    "slow_reader",  # the answer was not read in time; the connection was closed
+    "busy",  # as many requests, or bytes of answers, as are taken at a time are under way
+    "not_ready",  # the index has not caught up with the log
+    "no_token",  # where it takes one, the request has none or a wrong one
+    "foreign_page",  # where it takes none: asked by a page of another site, or `Host` is not loopback
+    "content_type",  # where it takes none: a body of a type that browsers send for any page, so none of JSON
+    "too_many_choices",  # in one request: 1,000
+    "choices_off",  # the index records no choices: `index.choices`, and it shows the present
+    "unacknowledged",  # Kafka has not acknowledged the choices; posted again, they count once
+    "http_status",  # no such page, or not by this method; or too many wrong tokens at once
+    "failed",  # the index itself; its log says where
+]
+"""Why the index gives no answer, or takes no choices."""
+
+NotJudged = Literal[
+    "unknown_replica",  # the index knows no replica of that id in the model, hash domain and tenant
+    "share",  # the index follows a share of the replicas only, and the best may be another
+]
+"""Why a router's choice is not compared with the best match."""

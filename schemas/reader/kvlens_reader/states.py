@@ -1,0 +1,137 @@
+"""What each replica holds, rebuilt from a topic. No IO, no clock."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kvlens_reader.changes import BlockChange, ResidencyChange, changes_of, residency_changes
+from kvlens_reader.records.events import Cleared, Closed, Event, EventsRecord, Removed, Stored, is_cleared
+from kvlens_reader.records.hashes import unpack_hashes
+from kvlens_reader.records.residency import ResidencyRecord
+
+Source = tuple[str, int]
+"""Replica and data-parallel rank."""
+Pool = tuple[str, int]
+"""Medium and KV-cache group."""
+Held = dict[Pool, frozenset[int]]
+
+
+class _Reached(NamedTuple):
+    incarnation: int = 0
+    seq: int = -1
+
+
+class Copies:
+    """Counts the copies of each block by `events.v1`, as engines announce them.
+
+    A batch counts once, however often it comes; a new session begins with an empty cache. What an engine
+    announces again without a second copy does not count again, where records say that it may do so. Blocks
+    announced at two granularities are kept as announced (docs/exactness.md of kvlens).
+    """
+
+    def __init__(self, *, clear_all: bool = False) -> None:
+        """`clear_all`: a clear that names no medium is of all where the engine's records do not say, as with
+        `worker.clear_scope`."""
+        self._clear_all = clear_all
+        self._pools: defaultdict[Source, dict[Pool, Counter[int]]] = defaultdict(dict)
+        self._reached: dict[Source, _Reached] = {}
+
+    def apply(self, record: EventsRecord) -> Iterator[BlockChange]:
+        """Give the changes of a record that were not applied before, each when it is applied."""
+        source = (record.replica, record.dp_rank)
+        reached = self._reached.get(source, _Reached())
+        if record.incarnation < reached.incarnation:
+            return
+        if record.incarnation > reached.incarnation:
+            self._pools[source] = {}
+            reached = self._reached[source] = _Reached(record.incarnation)
+        for batch in record.batches:
+            if batch.seq is not None:
+                if batch.seq <= reached.seq:
+                    continue
+                reached = self._reached[source] = _Reached(record.incarnation, batch.seq)
+            for event in batch.events:
+                self._count(self._pools[source], record, event)
+                yield from changes_of(record, batch, event)
+
+    def take(self, record: EventsRecord) -> None:
+        """Apply a record, without the changes."""
+        for _ in self.apply(record):
+            pass
+
+    def held(self, replica: str, dp_rank: int = 0) -> Held:
+        """Return the blocks of a replica by medium and group."""
+        pools = self._pools.get((replica, dp_rank), {})
+        return {where: frozenset(copies) for where, copies in pools.items() if copies}
+
+    def sources(self) -> list[Source]:
+        """Return all that were heard of."""
+        return sorted(self._reached)
+
+    def _count(self, pools: dict[Pool, Counter[int]], record: EventsRecord, event: Event) -> None:
+        if isinstance(event, Closed):
+            pools.clear()
+        elif isinstance(event, Cleared):
+            scope = event.medium
+            if scope is None:
+                scope = "" if record.clears_all or self._clear_all else "gpu"
+            for medium, group in [*pools]:
+                if is_cleared(medium, scope) and event.group_idx in (None, group):
+                    del pools[medium, group]
+        elif isinstance(event, Stored | Removed):
+            copies = pools.setdefault((event.medium, event.group_idx), Counter())
+            hashes = unpack_hashes(event.hashes)
+            if isinstance(event, Removed):
+                _remove(copies, hashes)
+            elif record.one_copy:
+                pools[event.medium, event.group_idx] |= Counter({*hashes})
+            elif not _is_repeated(copies, hashes, record, event):
+                copies.update(hashes)
+
+
+def _is_repeated(copies: Counter[int], hashes: tuple[int, ...], record: EventsRecord, event: Stored) -> bool:
+    """Return whether a store repeats what is resident, as engines do that report all of a prompt again."""
+    may = record.may_reannounce is True and "contradiction" not in record.remarks
+    return may and event.parent is None and all(one in copies for one in hashes)
+
+
+def _remove(copies: Counter[int], hashes: tuple[int, ...]) -> None:
+    for one in hashes:
+        if one in copies:
+            copies[one] -= 1
+            if not copies[one]:
+                del copies[one]
+
+
+class Resident:
+    """Keeps which blocks are where by `residency.v1`, as kvlens's worker counts them.
+
+    Blocks that were filled before the topic begins are not known. Read committed records; with a client that
+    cannot, what is held is right again with the next committed record of a partition.
+    """
+
+    def __init__(self) -> None:
+        self._pools: defaultdict[Source, dict[Pool, set[int]]] = defaultdict(dict)
+
+    def apply(self, record: ResidencyRecord) -> Iterator[ResidencyChange]:
+        """Give the changes of a record, each when it is applied."""
+        for change in residency_changes(record):
+            pools = self._pools[change.replica, change.dp_rank]
+            blocks = pools.setdefault((change.medium, change.group_idx), set())
+            if change.kind in ("filled", "generated"):
+                blocks.add(change.hash)
+            else:
+                blocks.discard(change.hash)
+            yield change
+
+    def take(self, record: ResidencyRecord) -> None:
+        """Apply a record, without the changes."""
+        for _ in self.apply(record):
+            pass
+
+    def held(self, replica: str, dp_rank: int = 0) -> Held:
+        """Return the blocks of a replica by medium and group."""
+        pools = self._pools.get((replica, dp_rank), {})
+        return {where: frozenset(blocks) for where, blocks in pools.items() if blocks}

@@ -1,0 +1,107 @@
+"""A worker without ClickHouse: its figures in Kafka are what the log says, also after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from pipeline.local.broker.embedded import EmbeddedBroker
+from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.verify import times
+from pipeline.verify.findings import Findings
+from pipeline.verify.keys import KEYS
+from pipeline.verify.replica.partition import PartitionCheck
+from pipeline.worker.exits import ExitCode
+from schemas.figures import FIGURES
+from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, StreamHealthRow
+from tests.support.client_partition import client_partition
+from tests.support.figures_topic import figures_in
+from tests.support.patience import PATIENCE
+
+Make = Callable[..., Any]
+OF_A_SOURCE = (OccupancyRow, FlowRow, StreamHealthRow, ObjectsRow, EngineCountersRow)
+KEYS_BY_TABLE: dict[str, tuple[str, ...]] = {kind.TABLE: KEYS[kind] for kind in FIGURES}  # type: ignore[attr-defined]
+
+
+def fleet_page(port: int) -> dict[tuple[str, ...], float]:
+    """The samples of the worker's page of figures, when it has some."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/fleet/metrics", timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        found = {
+            (sample.name, *sorted(sample.labels.values())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+        if any(name[0] == "kvlens_fleet_streams" for name in found):
+            return found
+        assert time.monotonic() < deadline, text
+        time.sleep(0.2)
+
+
+def test_figures_are_what_the_log_says_after_a_kill(
+    broker: EmbeddedBroker,
+    store: EmbeddedStore,
+    new_laboratory: Make,
+    generated: Make,
+    free_port: Callable[[], int],
+) -> None:
+    laboratory = new_laboratory(broker, store, metrics_port=free_port())
+    away = msgspec.structs.replace(laboratory.settings.clickhouse, url="")
+    laboratory.settings = msgspec.structs.replace(laboratory.settings, clickhouse=away)
+    log = generated(5, replicas=4, rounds=40, began=time.time() // 10 * 10 - 300)
+    killed = laboratory.worker()
+    laboratory.produce(log[:80])
+    laboratory.wait_applied(20)
+    killed.kill()
+    laboratory.produce(log[80:])
+    worker = laboratory.worker()
+    laboratory.wait_applied(len(log))
+    laboratory.wait_followed()
+    page = fleet_page(laboratory.settings.worker.metrics_port)
+    assert sum(count for name, count in page.items() if name[0] == "kvlens_fleet_streams") == 4
+    assert worker.end() == ExitCode.OK
+    partitions = asyncio.run(figures_in(laboratory.settings.kafka, KEYS_BY_TABLE))
+    compared = recounted(laboratory, log, partitions)
+    assert all(compared[kind.TABLE] for kind in (OccupancyRow, FlowRow, StreamHealthRow)), compared
+    assert by_replica(partitions, "fills_10s") == by_replica(partitions, "flow_10s")
+
+
+def recounted(laboratory: Any, log: list[Any], partitions: list[Any]) -> Counter[str]:
+    """Compare what is of a source with a recount of the log; return how many rows it compared, by table."""
+    findings = Findings()
+    tables = {kind.TABLE: kind for kind in OF_A_SOURCE}
+    for partition, newest in enumerate(partitions):
+        found: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
+        for (table, *_), figure in newest.items():
+            if table in tables:
+                row = msgspec.convert(figure, tables[table], strict=False)
+                found[row.replica, row.dp_rank].append(row)
+        records = [record for record in log if client_partition(record.replica, len(partitions)) == partition]
+        end = len(records)
+        check = PartitionCheck(
+            laboratory.settings.worker, found, findings, begin=0, committed=end, oldest=times.EPOCH
+        )
+        for offset, record in enumerate(records):
+            check.apply(offset, record)
+        check.finish(end)
+    assert not [one for one in findings.kept if one.table in tables], findings.kept[:3]
+    return findings.compared
+
+
+def by_replica(partitions: list[Any], table: str) -> Counter[str]:
+    """Blocks filled on GPUs: their causes add up to them."""
+    filled: Counter[str] = Counter()
+    for newest in partitions:
+        for figure in newest.values():
+            if figure["table"] == table and figure.get("medium", "gpu") == "gpu":
+                filled[figure["replica"]] += figure["filled_blocks"]
+    return filled

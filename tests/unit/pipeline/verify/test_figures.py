@@ -1,0 +1,105 @@
+"""What the comparison of the figures topic with the tables finds, and what it leaves out."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import msgspec
+import pytest
+
+from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify.figures import BEFORE_THE_TOPIC, Committed, FiguresCheck, decode_figure
+from pipeline.verify.findings import Findings
+from pipeline.verify.replica.check import EXPIRED, TOO_NEW
+from schemas.choices import FIRST_WINS
+from schemas.rows import ChoiceRow, FlowRow
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+ROW = FlowRow(NOON, "m", "r", 0, "gpu", 0, 8, 128, *[0] * 8, [1, 2], "complete", NOON, 50)
+replace = msgspec.structs.replace
+CHOICE = ChoiceRow(
+    NOON, "m", "r", "q", "default", "", 4, 64, 64, "r", "", False, 0.0, "complete", False, FIRST_WINS - 3
+)
+
+
+def compared(
+    rows: list[Any], figures: list[Any], *, since: datetime = NOON, oldest: datetime = NOON, before: int = 99
+) -> Findings:
+    """Of agents that had committed all before offset 100; the log begins at 10, that of choices at 0."""
+    findings = Findings()
+    check = FiguresCheck(
+        rows,
+        findings,
+        since=since,
+        oldest=oldest,
+        committed=Committed((10, 100), [(10, 100)], (0, 100)),
+        before=before,
+    )
+    for offset, figure in enumerate(figures):
+        check.apply(offset, figure)
+    check.finish()
+    return findings
+
+
+def test_of_equal_versions_the_later_record_counts_as_in_the_tables() -> None:
+    assert compared([ROW], [replace(ROW, stored_blocks=0), ROW]).equal
+
+
+def test_the_newest_version_of_a_key_is_the_row() -> None:
+    findings = compared([ROW], [replace(ROW, version=40, stored_blocks=7), ROW, replace(ROW, version=41)])
+    assert (findings.equal, findings.compared["figures"], findings.left_out) == (True, 1, {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "figures", "kind"),
+    [
+        ([ROW], [replace(ROW, stored_blocks=9)], "differs"),
+        ([ROW], [ROW, replace(ROW, lifetime_hist=[3])], "differs"),
+        ([ROW], [replace(ROW, version=49)], "older"),
+        ([replace(ROW, version=49)], [ROW], "older"),
+        ([ROW], [], "missing"),
+        ([], [ROW], "unexpected"),
+        ([ROW], [ROW, replace(ROW, replica="other")], "unexpected"),
+    ],
+)
+def test_each_difference_is_found(rows: list[Any], figures: list[Any], kind: str) -> None:
+    findings = compared(rows, figures)
+    assert [one.kind for one in findings.kept] == [kind]
+    assert findings.kept[0].key["table"] == "flow_10s"
+
+
+@pytest.mark.parametrize(
+    ("rows", "figures", "more", "why"),
+    [
+        # Written, and not committed yet.
+        ([replace(ROW, version=100)], [], {}, TOO_NEW),
+        ([replace(ROW, version=100)], [ROW], {"before": 0}, TOO_NEW),
+        # Written, and its record removed before anybody committed.
+        ([replace(ROW, version=9)], [], {}, TOO_NEW),
+        # Committed after the tables were read.
+        ([ROW], [ROW, replace(ROW, version=60)], {"before": 1}, TOO_NEW),
+        ([ROW], [], {"since": NOON + timedelta(seconds=1)}, BEFORE_THE_TOPIC),
+        ([], [ROW], {"oldest": NOON + timedelta(seconds=1)}, EXPIRED),
+    ],
+)
+def test_what_cannot_be_compared_is_left_out(
+    rows: list[Any], figures: list[Any], more: dict[str, Any], why: str
+) -> None:
+    findings = compared(rows, figures, **more)
+    assert findings.equal
+    assert findings.left_out == {why: 1}
+
+
+def test_of_a_request_posted_again_the_first_record_counts_as_in_the_table() -> None:
+    again = replace(CHOICE, time=NOON + timedelta(seconds=3), version=FIRST_WINS - 7)
+    assert compared([CHOICE], [CHOICE, again]).equal
+    assert [one.kind for one in compared([CHOICE], [again]).kept] == ["older"]
+
+
+def test_records_that_say_no_row_are_refused() -> None:
+    for value in (None, b"{", b"[]", b"{}", b'{"table":"models"}', b'{"table":"flow_10s"}'):
+        with pytest.raises(RecordRefused):
+            decode_figure(value, (), None)
+    value = b'{"table":"flow_10s",' + msgspec.json.encode(ROW)[1:]
+    assert decode_figure(value, (), None) == ROW
