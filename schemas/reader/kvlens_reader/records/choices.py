@@ -54,7 +54,7 @@ class ChoiceRecord(msgspec.Struct, omit_defaults=True, gc=False):
     not_judged: NotJudged | None = None
     """Why the choice is not compared; None: it is."""
     stale: bool = False
-    """The index was more than `index.stale_seconds` behind the log."""
+    """The index was more than five seconds behind the log."""
     index_age_seconds: Age = 0.0
     """How far the index was behind the log."""
     trust: Trust = "complete"

@@ -61,7 +61,7 @@ ReportRefusal = Literal[
     "unknown_model",  # objects of a model that `lmcache.models` does not name
     "bad_name",  # of a server or a storage: unprintable, or too long for a replica's id
     "replica_id_taken",  # a replica of that id is configured, or another server's storage is called so
-    "too_many_sources",  # beyond `lmcache.max_sources`
+    "too_many_sources",  # beyond 2,000: each server's memory, and each storage, of each model
     "too_large",  # more bytes than `connector.max_frame_bytes`
     "slow_body",  # the body of a request did not come in time
     "busy",  # Kafka does not keep up, or many requests are under way
@@ -88,7 +88,7 @@ SetAsideReason = Literal[
 
 ScrapeFailure = Literal[
     "unreachable",  # no connection, or it broke
-    "timeout",  # no whole page within `connector.scrape_timeout_seconds`
+    "timeout",  # no whole page within two seconds
     "http_status",  # an answer that is no page
     "too_large",  # more bytes, lines or samples than a page may have
     "not_prometheus",  # not in Prometheus' text format, or compressed
@@ -166,7 +166,7 @@ QuestionRefusal = Literal[
     "unknown_model",  # no replica of that model, hash domain and tenant
     "unknown_adapter",  # no replica of them that used that adapter since it started
     "unknown_replica",  # none of them has that id
-    "too_many_hashes",  # in one request: `index.max_hashes`
+    "too_many_hashes",  # in one request: 65,536
     "too_large",  # a body of more bytes than that many hashes take
     "answer_too_large",  # more replicas in all answers together than one request gets
     "slow_body",  # the body did not come in time

@@ -458,7 +458,7 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False):
     not_judged: str
     """Why the choice is not compared, unknown_replica or share; empty: it is."""
     stale: bool
-    """The index was more than `index.stale_seconds` behind the log."""
+    """The index was more than five seconds behind the log."""
     index_age_seconds: float
     """How far it was behind."""
     trust: Trust
