@@ -73,6 +73,9 @@ def pack_with(packed: Callable[[bytes], bytes], unpacked: Callable[[bytes], byte
         vars(module).update(zstd_encode=packed, zstd_decode=unpacked)
 
 
+Batch = BatchBuilder
+
+
 def new_batch(most_bytes: int, *, zstd: bool, transactional: bool) -> BatchBuilder:
     """Return a batch for `send_batch`, which has its own compression."""
     kinds = default_records.DefaultRecordBatch

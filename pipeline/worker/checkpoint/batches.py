@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aiokafka.producer.message_accumulator import BatchBuilder
-
-from connectors.kafka.private import new_batch
+from connectors.kafka.private import Batch, new_batch
 from pipeline.worker.checkpoint.record import Record
 from schemas.settings import Kafka
 
@@ -16,16 +14,14 @@ Place = tuple[str, int]
 """Topic and partition."""
 
 
-def batches(
-    records: Iterable[Record], kafka: Kafka, *, transactional: bool
-) -> Iterator[tuple[Place, BatchBuilder]]:
+def batches(records: Iterable[Record], kafka: Kafka, *, transactional: bool) -> Iterator[tuple[Place, Batch]]:
     """Give full batches as they fill, the others at the end; those of a partition are in its order.
 
     Compressed as `kafka.compression` says: a producer has one compression for all topics, and a transaction
     one producer.
     """
     zstd = kafka.compression != "none"
-    unfinished: dict[Place, BatchBuilder] = {}
+    unfinished: dict[Place, Batch] = {}
     for record in records:
         place = record.topic, record.partition
         batch = unfinished.get(place)
@@ -38,7 +34,7 @@ def batches(
     yield from unfinished.items()
 
 
-def _append(batch: BatchBuilder, record: Record) -> bool:
+def _append(batch: Batch, record: Record) -> bool:
     """Return False where the batch has no room; an empty one takes any record."""
     added = batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
     return added is not None
