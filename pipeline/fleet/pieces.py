@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from itertools import chain
 from typing import NamedTuple
 
@@ -12,8 +14,8 @@ from pipeline.fleet.kernel.columns import Pieces
 from pipeline.fleet.kernel.event_order import PieceOrder
 from pipeline.fleet.kernel.packed_columns import PackedColumns, packed_columns
 from pipeline.fleet.pool_names import NamedPool, PoolNames
-from pipeline.fleet.registry import Sources, number_of_name
-from schemas.residency import ResidencyRecord
+from pipeline.fleet.registry import Sources
+from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.trust import TRUST_ORDER
 
 _TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
@@ -21,7 +23,7 @@ TRANSFER_SECONDS = 2.0
 """So much later than they happened count changes of sources that receive KV: what arrives by transfer was
 filled at its origin just before, and clocks of engines differ."""
 _Row = tuple[int, int, bool, int, int, float, bool, NamedPool, tuple[int, ...]]
-"""Source, a number of its name, whether it receives, life, trust, until when losses may be unknown, alone,
+"""Source, salt of its runs, whether it receives, life, trust, until when losses may be unknown, alone,
 pool, lineages."""
 
 
@@ -51,7 +53,7 @@ class RecordSources:
         rows = self._rows(record, packed)
         if not rows:
             return None
-        numbers, names, receives, lives, trusts, unsure_until, alone, pools, lineages = zip(
+        numbers, salts_of_runs, receives, lives, trusts, unsure_until, alone, pools, lineages = zip(
             *rows, strict=True
         )
         _, spaces, salts, constants, bits, medium_keys, gauges, cells, _ = zip(*pools, strict=True)
@@ -66,7 +68,7 @@ class RecordSources:
                 np.array([*chain.from_iterable(lineages)], np.uint16),
                 np.cumsum(known) - known,
                 TRANSFER_SECONDS * np.array(receives, np.float64),
-                np.array(names, np.uint64),
+                np.array(salts_of_runs, np.uint64),
             ),
             Pieces(
                 of_source.astype(np.uint16),
@@ -96,7 +98,6 @@ class RecordSources:
             source.trust = _TRUST_NUMBERS[said.trust]
             alone = self._comparing.is_alone(number, said)
             unsure_until = source.unsure_until
-            name = number_of_name(said.replica, said.dp_rank)
             for part in said.changes:
                 if part.hashes:
                     pool = self._pools.of(number, said, part)
@@ -104,7 +105,7 @@ class RecordSources:
                     rows.append(
                         (
                             number,
-                            name,
+                            _salt_of_runs(said, part) if said.receives else 0,
                             said.receives,
                             source.life,
                             source.trust,
@@ -118,6 +119,21 @@ class RecordSources:
             if source.trust:
                 source.unsure_until = source.seen + self._horizon
         return rows
+
+
+def _salt_of_runs(said: SourceChanges, part: ResidencyChanges) -> int:
+    return salt_of_runs(said.replica, said.dp_rank, said.incarnation, part.group_idx)
+
+
+@functools.lru_cache(1 << 12)
+def salt_of_runs(replica: str, dp_rank: int, incarnation: int, group_idx: int) -> int:
+    """Return 64 bits that tell the runs of a session and group from those of others, in all shards.
+
+    Two connectors that read one engine announce the same blocks at the same time, as two sessions; so do the
+    groups of a hybrid engine, whose hashes are the same.
+    """
+    named = f"{replica}\0{dp_rank}\0{incarnation}\0{group_idx}".encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "little")
 
 
 def _latest_times(packed: PackedColumns) -> list[float]:

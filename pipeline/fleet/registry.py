@@ -5,8 +5,6 @@ All of them are kept in the head of the checkpoint; what is here finds them by n
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
@@ -21,13 +19,6 @@ from schemas.fleet_checkpoints import FleetHead, FleetLineage, FleetSource, Flee
 MAX_SOURCES = 1 << 16
 MAX_LINEAGES = 1 << 16
 _LAST_BIT = 14
-
-
-@functools.cache
-def number_of_name(replica: str, dp_rank: int) -> int:
-    """Return 64 bits that all shards know a source by."""
-    digest = hashlib.blake2b(f"{replica}\0{dp_rank}".encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
 
 
 @dataclass(slots=True, frozen=True)

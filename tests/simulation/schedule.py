@@ -124,7 +124,6 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         actions += together
         seconds = max(seconds, together[-1].at + ROOM_SECONDS)
     actions.sort(key=lambda action: action.at)
-    overlap = any(action.kind == "overlap" for action in actions)
     engines = rng.choice([1, 2, 2, 3])
     return Schedule(
         seed=seed,
@@ -134,9 +133,7 @@ def schedule(seed: int, keep: Collection[int] | None = None) -> Schedule:
         connectors=connectors,
         workers=rng.choice([1, 1, 2]),
         indexes=rng.choice([0, 0, 1]),
-        # Of two connectors the same run comes twice, under two incarnations: agent and recount name it alike,
-        # and do not agree which of its answers counts.
-        receivers=rng.choice([0, 1]) * (not overlap) if engines > 1 else 0,
+        receivers=rng.choice([0, 1]) if engines > 1 else 0,
         capacity=rng.choice([4, 12, 40]),
         keeps=rng.choice([3, 10, 1000]),
         prompts=rng.choice([2, 4, 12]),

@@ -36,8 +36,8 @@ class PieceOrder(NamedTuple):
     """Where those of each piece begin."""
     later: F64
     """Seconds after its event time that a change counts."""
-    names: U64
-    """Numbers of the names of their sources."""
+    salts: U64
+    """Of the runs of sources that receive KV."""
 
 
 class Reached(NamedTuple):
@@ -156,7 +156,7 @@ def unpack(
             # In a sample, the last block of a run may be left out: each block is judged by itself.
             run = np.uint64(0)
             if end != np.uint64(0) and one_in == 1:
-                run = run_of(end, packed.times[change], pieces.names[piece])
+                run = run_of(end, packed.times[change], pieces.salts[piece])
                 if end == packed.hashes[change]:
                     run |= np.uint64(IS_END)
             room[found].run = run

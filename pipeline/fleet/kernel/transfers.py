@@ -86,10 +86,11 @@ IS_END: Final = 1
 
 
 @compiled
-def run_of(end: np.uint64, time: float, source: np.uint64) -> np.uint64:
-    """Return what names a run in all shards: its last block, event time and source, mixed; never 0 or odd."""
+def run_of(end: np.uint64, time: float, salt: np.uint64) -> np.uint64:
+    """Return what names a run in all shards: its last block and event time, mixed with the salt of its
+    session and group; never 0 or odd."""
     bits = np.uint64(np.int64(time * 1e6))
-    run: np.uint64 = (key_of(end ^ key_of(bits, source), source) | np.uint64(2)) & ~np.uint64(IS_END)
+    run: np.uint64 = (key_of(end ^ key_of(bits, salt), salt) | np.uint64(2)) & ~np.uint64(IS_END)
     return run
 
 

@@ -39,6 +39,7 @@ class Piece:
     """What changes of one pool in a record have in common; each is one of its own."""
 
     source: SourceId
+    incarnation: int
     life: int
     """Counts the incarnations of the source."""
     space: Space
@@ -133,6 +134,7 @@ class ChangesInOrder:
             for pool in said.changes:
                 piece = Piece(
                     name,
+                    said.incarnation,
                     source.life,
                     Space(said.hash_domain, said.model, pool.group_idx),
                     pool.medium,

@@ -119,7 +119,9 @@ class FleetRecount:
         for pool, held in beginning.held.items():
             space = pool.space
             for announced in (True, False):
-                piece = Piece(pool.source, 0, space, pool.medium, announced, "complete", 0.0, receives=False)
+                piece = Piece(
+                    pool.source, 0, 0, space, pool.medium, announced, "complete", 0.0, receives=False
+                )
                 place = self._place(piece)
                 for block_hash, one in held.items():
                     if one.announced == announced:

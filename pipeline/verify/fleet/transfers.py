@@ -28,12 +28,12 @@ def _mixed(value: int, constant: int) -> int:
     return (value ^ value >> 31) or 1
 
 
-def run_of(end: int, at: float, source: SourceId) -> int:
+def run_of(end: int, at: float, source: SourceId, incarnation: int, group_idx: int) -> int:
     """Return what names a run in all shards."""
-    replica, dp_rank = source
-    digest = blake2b(f"{replica}\0{dp_rank}".encode(errors="surrogatepass"), digest_size=8).digest()
-    name = int.from_bytes(digest, "little")
-    return (_mixed(end ^ _mixed(int(at * 1e6), name), name) | 2) & ~1
+    said = "\0".join(map(str, (*source, incarnation, group_idx)))
+    digest = blake2b(said.encode(errors="surrogatepass"), digest_size=8).digest()
+    salt = int.from_bytes(digest, "little")
+    return (_mixed(end ^ _mixed(int(at * 1e6), salt), salt) | 2) & ~1
 
 
 class Would(NamedTuple):
@@ -64,15 +64,18 @@ class Transfers:
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
         self._known: dict[int, bool] = {}
-        """Whether the last block of a run was stored before."""
+        """Whether the last block of a run was stored before; of two runs of one name the first tells."""
         self._decided_to: dict[int, float] = {}
 
     def add(self, change: Change, would: Would, chain: Chain | None, *, known: bool) -> None:
         """Let a fill wait; `known`: its block was stored before, by whomever."""
-        run = run_of(change.end, change.at, change.of.source) if change.end else 0
+        of = change.of
+        run = 0
+        if change.end:
+            run = run_of(change.end, change.at, of.source, of.incarnation, of.space.group_idx)
         last = not run or change.end == change.hash
         if run and last:
-            self._known[run] = known
+            self._known.setdefault(run, known)
         self._waiting.append(
             Waiting(change, would, chain, run, False if not known else True if last else None)
         )
@@ -80,7 +83,8 @@ class Transfers:
     def told(self, decisions: Decisions) -> None:
         """Take in what another shard decided."""
         runs = struct.unpack(f"<{len(decisions.known)}Q", decisions.runs)
-        self._known.update(zip(runs, map(bool, decisions.known), strict=True))
+        for run, known in zip(runs, map(bool, decisions.known), strict=True):
+            self._known.setdefault(run, known)
         before = self._decided_to.get(decisions.shard, 0.0)
         self._decided_to[decisions.shard] = max(before, decisions.decided_to)
 

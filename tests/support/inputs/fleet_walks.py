@@ -183,7 +183,9 @@ class Fleet:
                     # It came alone, as the last one of its run, or with one that is in another shard.
                     ends.append((0, block + seed, ELSEWHERE + block, ELSEWHERE + block)[int(at) % 4])
                     if ends[-1] >= ELSEWHERE and pool[0] == "gpu":
-                        self.undecided.append(run_of(ends[-1], at, (f"r{source // 2}", source % 2)))
+                        self.undecided.append(
+                            run_of(ends[-1], at, (f"r{source // 2}", source % 2), incarnation, pool[1])
+                        )
             packed.ends = struct.pack(f">{len(ends)}Q", *ends)
         return packed
 

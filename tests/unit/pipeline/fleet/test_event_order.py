@@ -14,8 +14,8 @@ from pipeline.fleet.hashing.comparison import PieceOrigins
 from pipeline.fleet.kernel.columns import Pieces
 from pipeline.fleet.kernel.event_order import PieceOrder
 from pipeline.fleet.kernel.packed_columns import packed_columns
-from pipeline.fleet.pieces import RecordPieces
-from pipeline.fleet.registry import Sources, number_of_name
+from pipeline.fleet.pieces import RecordPieces, salt_of_runs
+from pipeline.fleet.registry import Sources
 from pipeline.fleet.waiting import WaitingChanges
 from pipeline.verify.fleet.transfers import run_of
 from schemas.fleet_checkpoints import FleetSource
@@ -28,6 +28,7 @@ WORD = 1 << 64
 class Piece(NamedTuple):
     source: int
     life: int
+    group: int
     constant: int
     lineages: tuple[int, ...]
     later: float
@@ -48,7 +49,7 @@ def key_of(block: int, constant: int) -> int:
 def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
     source = rng.randrange(3)
     lives[source] = lives.get(source, 1) + (rng.random() < 0.3)
-    constant = rng.choice([7, 1 << 63 | 5])
+    group, constant = rng.choice([(0, 7), (1, 1 << 63 | 5)])
     has = {name: rng.random() < 0.6 for name in ("stored", "roots", "depths", "adapters", "ends")}
     lineages = tuple(rng.randrange(1 << 16) for _ in range(3))
     before = rng.randrange(1 << 40)
@@ -76,7 +77,7 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
 
     part = ResidencyChanges(
         "gpu",
-        0,
+        group,
         packed("block", ">u8"),
         packed("kind", "u1"),
         packed("time", "<f8"),
@@ -89,7 +90,8 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
         lora_codes=packed("adapter", "<u2", fills) if has["adapters"] else b"",
         ends=packed("end", ">u8", fills) if has["ends"] else b"",
     )
-    return Piece(source, lives[source], constant, lineages, rng.choice([0.0, 0.0, 1.5]), part, changes)
+    later = rng.choice([0.0, 0.0, 1.5])
+    return Piece(source, lives[source], group, constant, lineages, later, part, changes)
 
 
 def expected(records: Sequence[Sequence[Piece]], one_in: int) -> list[tuple[float, tuple[Any, ...]]]:
@@ -120,7 +122,9 @@ def expected(records: Sequence[Sequence[Piece]], one_in: int) -> list[tuple[floa
                 facts = [change[name] for name in ("kind", "time", "size", "stored")]
                 run = 0
                 if change["end"] and one_in == 1:
-                    run = run_of(change["end"], change["time"], (NAMES[each.source], 0))
+                    run = run_of(
+                        change["end"], change["time"], (NAMES[each.source], 0), each.life, each.group
+                    )
                     run += change["end"] == change["block"]
                 told = (key, *facts, (record, number), change["root"], change["depth"], lineage, run)
                 found.append((due, NAMES[each.source], place, told))
@@ -139,7 +143,7 @@ def record_of(pieces: Sequence[Piece], number: int) -> RecordPieces:
         np.array([lineage for each in pieces for lineage in each.lineages], np.uint16),
         np.arange(count) * 3,
         np.array([each.later for each in pieces]),
-        np.array([number_of_name(NAMES[each.source], 0) for each in pieces], np.uint64),
+        np.array([salt_of_runs(NAMES[each.source], 0, each.life, each.group) for each in pieces], np.uint64),
     )
     followed = Pieces(*(np.zeros(count) for _ in Pieces._fields))._replace(medium_keys=which)
     origins = PieceOrigins(sources, np.zeros(count, np.uint32), np.zeros(count, np.uint64))
