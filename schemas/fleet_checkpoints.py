@@ -24,13 +24,13 @@ SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 SpaceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 ShardNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Bit = Annotated[int, Meta(ge=0, le=14)]
+Bit = Annotated[int, Meta(ge=0, le=13)]
 Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 """A window; -1 stands before the first one."""
 
 HEAD_KEY = b"@head"
 """Key of the `FleetHead`."""
-FORMAT = 3
+FORMAT = 4
 """Of the checkpoints that this kvlens writes, and the only one that it reads."""
 
 

@@ -422,7 +422,8 @@ class Fleet:
     filled = Gauge(
         "kvlens_fleet_filled_tokens_per_second",
         "Tokens filled into GPU caches, by cause. All but promoted, transferred and generated are prefill; "
-        "avoidable are peer, peer_and_evicted, evicted, evicted_elsewhere and cleared (docs/figures.md).",
+        "avoidable are peer, peer_and_evicted, evicted, evicted_elsewhere, at_receivers (neither routing nor "
+        "capacity saves it) and cleared (docs/figures.md).",
         ("model", "cause"),
     )
     replica_avoidable = Gauge(

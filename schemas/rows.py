@@ -301,6 +301,9 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     """Came from another engine or a store: computed elsewhere, not here. Only of replicas that receive KV."""
     transferred_tokens: int
     """Tokens in `transferred_blocks`."""
+    transferred_again_tokens: int
+    """Of these, tokens that had been here and were evicted within the horizon: with more cache here they
+    would not have come twice."""
     generated_blocks: int
     """Decoding completed it, as far as the stream tells: no request looked it up."""
     generated_tokens: int
@@ -309,6 +312,8 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     """Not lost here, but another source held it then: routing, or a shared tier, would have saved it."""
     peer_tokens: int
     """Tokens in `peer_blocks`."""
+    peer_at_receivers_tokens: int
+    """Of these, tokens that only sources held which receive KV, as this one does not: no routing matter."""
     peer_and_evicted_blocks: int
     """Another source held it, and it was evicted here within the horizon: routing or more cache."""
     peer_and_evicted_tokens: int
@@ -320,6 +325,9 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     """Only others had it, and evicted it: more cache there, and routing."""
     evicted_elsewhere_tokens: int
     """Tokens in `evicted_elsewhere_blocks`."""
+    evicted_at_receivers_tokens: int
+    """Of these, tokens that only sources had evicted which receive KV, as this one does not: no matter of its
+    capacity or routing."""
     cleared_blocks: int
     """Lost by a clear or a restart: the warm-up cost of a rollout."""
     cleared_tokens: int
@@ -356,7 +364,8 @@ class RedundancyRow(msgspec.Struct, frozen=True, gc=False):
     group_idx: int
     shard: int
     owners_1: int
-    """Distinct blocks that one source held."""
+    """Distinct blocks that one source held. Here and below, one less counts where both some that receive KV
+    and others held the block: a transfer needs that copy."""
     owners_2: int
     """Distinct blocks that two sources held."""
     owners_3: int
@@ -369,6 +378,8 @@ class RedundancyRow(msgspec.Struct, frozen=True, gc=False):
     """Tokens in distinct blocks, each once."""
     physical_tokens: int
     """Tokens in distinct blocks, once for each source that held them."""
+    received_tokens: int
+    """Of these, a copy of each block that both some sources which receive KV and others held."""
     sampled_one_in: int
     trust: Trust
     """Worst trust of the sources of the hash domain that changed something here."""

@@ -15,11 +15,16 @@ Cases = Sequence[tuple[str, str]] | str
 
 TITLES: dict[str, Cases] = {
     "routing": (
-        ("number > 0", "Another replica, which prefills or decodes, held {share} of the prefill of {model}"),
+        (
+            "number = 1",
+            "Replicas that prefill computed what another of them held: {share} of the prefill of {model}",
+        ),
+        ("number = 2", "Another replica, which prefills or decodes, held {share} of the prefill of {model}"),
         ("", "Another replica held {share} of the prefill of {model}"),
     ),
     "decode": "{so_many} decode, and compute {share} of the prompt tokens that they lacked{first}",
     "transfers": "{so_many} count other transfers than their events show, {share} apart{first}",
+    "moved again": "{so_many} had evicted {share} of the tokens that were transferred to them{first}",
     "capacity": (
         ("many = 1", "{subject} evicts what it fills again: {share} of its prefill"),
         ("many <= 3", "{names} evict what they fill again: {share} of their prefill"),
@@ -48,6 +53,7 @@ ACTIONS: dict[str, Cases] = {
     "and in the router for prompts that it sends to them alone",
     "transfers": "Take what was transferred and avoidable there as an estimate: "
     "failed and partial transfers look alike",
+    "moved again": "Give {each} more KV cache, or a CPU tier: what stays need not be moved again",
     "capacity": "Give {each} {room} more KV cache a rank, "
     "or a CPU tier with so much more room than the GPU cache",
     "restarts": "Restart {model} in rotation, {eighth} at a time, and route by prefix: "
@@ -66,9 +72,11 @@ ACTIONS: dict[str, Cases] = {
 TEXTS: dict[str, Cases] = {
     "worth": (
         ("kind = 'transfers'", "{tokens_per_hour} tokens/h computed by one count, transferred by the other"),
+        ("kind = 'moved again'", "saves transfers of about {tokens_per_hour} tokens/h, and no prefill"),
         ("kind = 'decode'", "{tokens_per_hour} tokens/h{gpus} on replicas that should only decode"),
+        ("kind = 'routing' AND number = 1", "saves at most {tokens_per_hour} tokens/h{gpus}"),
         (
-            "kind = 'routing' AND number > 0",
+            "kind = 'routing' AND number = 2",
             "saves at most {tokens_per_hour} tokens/h{gpus}, less what only replicas that decode held",
         ),
         ("is_doubt", "{tokens_per_hour} tokens/h of unknown cause, at most {at_most_per_hour} in doubt"),

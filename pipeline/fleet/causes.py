@@ -31,5 +31,16 @@ CAUSES: Final = (
 )
 """Names as in the columns of `fills_10s`; the index is the number."""
 
+PEER_AT_RECEIVERS: Final = 11
+"""Counts as PEER, and apart."""
+EVICTED_AT_RECEIVERS: Final = 12
+"""Counts as EVICTED_ELSEWHERE, and apart."""
+
+TRANSFERRED_PART: Final = 0
+PEER_PART: Final = 1
+EVICTED_PART: Final = 2
+PARTS: Final = ("transferred_again", "peer_at_receivers", "evicted_at_receivers")
+"""What is counted apart of the tokens of a cause, named as in the columns; the index is the number."""
+
 NEEDED_BUCKETS: Final = 48
 """Of extra cache, in tokens: bucket k holds what 2**k suffice for and 2**(k-1) may not; the last is open."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.fleet.causes import CAUSES, REANNOUNCED
+from pipeline.fleet.causes import CAUSES, PARTS, REANNOUNCED
 from pipeline.fleet.kernel.counts import Cells
 from pipeline.fleet.kernel.tables import I64
 from pipeline.residency import windows
@@ -46,6 +46,8 @@ def fill_rows(cells: Cells, numbers: I64, places: Sequence[Place], *, shard: int
     }
     columns |= {f"{cause}_blocks": column for cause, column in zip(CAUSES, blocks.T.tolist(), strict=True)}
     columns |= {f"{cause}_tokens": column for cause, column in zip(CAUSES, tokens.T.tolist(), strict=True)}
+    parts = (cells.parts[numbers] * one_in).T.tolist()
+    columns |= {f"{part}_tokens": column for part, column in zip(PARTS, parts, strict=True)}
     rows: list[Row] = list(map(FillsRow, *[columns[name] for name in FillsRow.__struct_fields__]))
     needed = cells.needed[numbers]
     curved = np.flatnonzero(needed.any(axis=1))

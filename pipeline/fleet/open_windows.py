@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS
+from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS, PARTS
 from pipeline.fleet.fill_rows import Place, fill_rows
 from pipeline.fleet.kernel.counts import NO_WINDOW, Cells, Ended, Gauges
 from pipeline.fleet.kernel.tables import I64, doubled, mapped
@@ -33,6 +33,7 @@ def cells_of(capacity: int) -> Cells:
         np.zeros((capacity, len(CAUSES)), np.int64),
         np.zeros((capacity, histogram.BUCKETS), np.int64),
         np.zeros((capacity, NEEDED_BUCKETS), np.int64),
+        np.zeros((capacity, len(PARTS)), np.int64),
     )
 
 
@@ -40,6 +41,7 @@ def gauges_of(capacity: int) -> Gauges:
     """Return gauges of nothing."""
     return Gauges(
         np.zeros((capacity, _OWNERS), np.int64),
+        np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int64),
@@ -138,7 +140,7 @@ class OpenWindows:
 
     def _empty(self, number: int) -> None:
         cells = self.cells
-        for column in (cells.blocks, cells.tokens, cells.regret, cells.needed, cells.trusts, cells.dirty):
+        for column in cells:
             column[number] = 0
         cells.windows[number] = NO_WINDOW
 
@@ -209,6 +211,7 @@ class OpenWindows:
             owners_8_up=owners[4],
             unique_tokens=max(0, int(gauges.unique[number]) * scale),
             physical_tokens=max(0, int(gauges.physical[number]) * scale),
+            received_tokens=max(0, int(gauges.received[number]) * scale),
             sampled_one_in=scale,
             trust=TRUST_ORDER[trusts.get(space.number, 0)],
             version=int(gauges.versions[number]),

@@ -18,7 +18,7 @@ from schemas.fleet_checkpoints import FleetHead, FleetLineage, FleetSource, Flee
 
 MAX_SOURCES = 1 << 16
 MAX_LINEAGES = 1 << 16
-_LAST_BIT = 14
+_LAST_BIT = 13
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,7 +47,10 @@ class Media:
         bits.setdefault("gpu", 0)
 
     def bit(self, medium: str, *, store_only: bool) -> int:
-        """Return the bit; media beyond the seventh of a kind share one. A GPU is never store-only."""
+        """Return the bit; media beyond the eighth, or the sixth that is store-only, share one.
+
+        A GPU is never store-only.
+        """
         store_only = store_only and medium != "gpu"
         name = f"{medium}/store-only" if store_only else medium
         bit = self.bits.get(name)

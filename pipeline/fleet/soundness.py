@@ -28,7 +28,7 @@ from pipeline.fleet.kernel.hit_causes import NO_BUCKET
 from pipeline.fleet.kernel.refills import COUNTERS as MOST_REFILLS
 from pipeline.fleet.kernel.refills import REFILL
 from pipeline.fleet.kernel.sums import put_keys, sum_pairs
-from pipeline.fleet.kernel.tables import capacity_for
+from pipeline.fleet.kernel.tables import HAS_LOSS, capacity_for
 from pipeline.fleet.kernel.transfers import ANSWER, FILL, TRANSFER
 from pipeline.fleet.open_windows import cells_of, gauges_of
 from pipeline.fleet.packing import Packed, Rows, rows_of
@@ -169,7 +169,7 @@ def _waiting_fit(head: FleetHead, tables: Packed) -> bool:
         and (of.followed.sources == sources).all()
         and all(0 <= cell < len(head.cells) and head.cells[cell] is not None for cell in cells.tolist())
         and ((gauges >= 0) & (gauges < len(head.gauges))).all()
-        and (of.followed.bits < 15).all()
+        and (of.followed.bits < 14).all()
         and (of.followed.trusts < len(TRUST_ORDER)).all()
         and (of.origins.spaces < len(head.spaces)).all()
     )
@@ -214,22 +214,37 @@ def _blocks_fit(head: FleetHead, tables: Packed, rows: Rows) -> bool:
         and len(head.sources) <= sources == len(clears_of_source)
         and (pairs["source"] < sources).all()
         and (losses["source"] < sources).all()
+        and (losses["received"] <= 1).all()
         and (blocks["lineage"] < max(1, len(head.lineages))).all()
     ):
         return False
     keys, of_source = np.zeros(capacity_for(len(blocks)), np.uint64), np.zeros(sources, np.int64)
     if not put_keys(blocks, keys):
         return False
-    wrong, held, announced, lost = sum_pairs(pairs, keys, int(counters[HEAD]), len(losses), of_source)
+    wrong, held, announced, lost, received, received_announced = sum_pairs(
+        pairs, keys, int(counters[HEAD]), len(losses), of_source
+    )
     return bool(
         not wrong
         and np.array_equal(of_source, pairs_of_source)
         and counters[LOSSES] == lost == int(blocks["evicted"].sum()) + int(blocks["cleared"].sum())
         and blocks["owners"].sum() == held
         and blocks["holders"].sum() == announced
+        and blocks["received"].sum() == received
+        and blocks["received_holders"].sum() == received_announced
+        and (blocks["received"] <= blocks["owners"]).all()
+        and (blocks["received_holders"] <= blocks["holders"]).all()
+        and (blocks["received_evicted"] <= blocks["evicted"]).all()
+        and blocks["received_evicted"].sum() == _received_evicted(pairs, losses, int(counters[HEAD]))
         and _gauges_fit(blocks, tables)
         and ((losses["time"] >= 0) & (losses["time"] <= LATEST_CHANGE)).all()
     )
+
+
+def _received_evicted(pairs: Array, losses: Array, first: int) -> int:
+    """Return how many evictions are remembered of sources that received KV."""
+    lost = pairs["position"][pairs["media"] & HAS_LOSS != 0] - np.uint32(first & 0xFFFFFFFF)
+    return int(((losses["received"] != 0) & (losses["cleared"] == 0))[lost].sum())
 
 
 def _gauges_fit(blocks: Array, tables: Packed) -> bool:
@@ -237,7 +252,7 @@ def _gauges_fit(blocks: Array, tables: Packed) -> bool:
     packed = tables.get("gauges", ())
     if not packed:
         return not len(blocks) or not blocks["owners"].any()
-    owners, unique, physical, versions = (np.frombuffer(column, _I64) for column in packed[:4])
+    owners, unique, physical, received, versions = (np.frombuffer(column, _I64) for column in packed[:5])
     held = blocks[blocks["owners"] > 0]
     sizes = held["size"].astype(np.int64)
     return bool(
@@ -248,6 +263,8 @@ def _gauges_fit(blocks: Array, tables: Packed) -> bool:
         and owners.sum() == len(held)
         and unique.sum() == sizes.sum()
         and physical.sum() == (sizes * held["owners"]).sum()
+        and (received >= 0).all()
+        and received.sum() == sizes[(held["received"] > 0) & (held["received"] < held["owners"])].sum()
     )
 
 

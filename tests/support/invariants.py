@@ -24,10 +24,14 @@ INVARIANTS = {
             OR ideal_hit_rate > 1 OR actual_hit_rate < 0""",
     "shares sum to 1": f"""
         SELECT * FROM {{database}}.hit_potential{_EVER}
-        WHERE abs(routing_share + capacity_share - routing_and_capacity_share + warm_up_share + cold_share
-                + unknown_share - 1) > 1e-9
+        WHERE abs(routing_share + capacity_share - routing_and_capacity_share + warm_up_share
+                + at_receivers_share + cold_share + unknown_share - 1) > 1e-9
             OR abs(prefill_tokens / filled_tokens + promoted_share + transferred_share + generated_share - 1)
                 > 1e-9""",
+    "parts are no more than their causes": """
+        SELECT * FROM {database}.fills_10s FINAL
+        WHERE transferred_again_tokens > transferred_tokens OR peer_at_receivers_tokens > peer_tokens
+            OR evicted_at_receivers_tokens > evicted_elsewhere_tokens""",
     "resident <= capacity": """
         SELECT window, replica, dp_rank, sum(blocks) AS resident, max(capacity_blocks) AS capacity
         FROM {database}.occupancy_10s FINAL
@@ -37,11 +41,12 @@ INVARIANTS = {
     # Offload tiers may not say how many tokens a block has: those blocks have owners, and no tokens.
     "each block is held at least once, by as many as say so": """
         SELECT * FROM {database}.redundancy_10s FINAL
-        WHERE unique_tokens > physical_tokens
+        WHERE unique_tokens + received_tokens > physical_tokens
             OR (owners_1 + owners_2 + owners_3 + owners_4_7 + owners_8_up = 0 AND physical_tokens > 0)
-            OR (owners_2 + owners_3 + owners_4_7 + owners_8_up = 0 AND unique_tokens != physical_tokens)
-            OR (owners_2 + owners_3 + owners_4_7 + owners_8_up > 0 AND unique_tokens = physical_tokens
-                AND medium = 'gpu')""",
+            OR (owners_2 + owners_3 + owners_4_7 + owners_8_up = 0
+                AND unique_tokens + received_tokens != physical_tokens)
+            OR (owners_2 + owners_3 + owners_4_7 + owners_8_up > 0
+                AND unique_tokens + received_tokens = physical_tokens AND medium = 'gpu')""",
 }
 AT_REST = """
     SELECT source.tokens, fleet.tokens FROM

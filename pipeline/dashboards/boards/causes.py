@@ -10,6 +10,7 @@ CAUSE_COLOURS = {
     "routing or capacity": "#6fa8dc",
     "capacity": "#d9822b",
     "warm-up": "#8f6bd6",
+    "receivers only": "#b39ddb",
     "lower tier": "#4db6ac",
     "transferred": "#7fb069",
     "generated": "#c9b458",
@@ -17,10 +18,11 @@ CAUSE_COLOURS = {
     "unknown": "#d1495b",
 }
 CAUSE_TOKENS = {
-    "routing": ("peer_tokens",),
+    "routing": ("routable_peer_tokens",),
     "routing or capacity": ("peer_and_evicted_tokens",),
-    "capacity": ("evicted_tokens", "evicted_elsewhere_tokens"),
+    "capacity": ("evicted_tokens", "keepable_elsewhere_tokens"),
     "warm-up": ("cleared_tokens",),
+    "receivers only": ("at_receivers_tokens",),
     "lower tier": ("promoted_tokens",),
     "transferred": ("transferred_tokens",),
     "generated": ("generated_tokens",),
@@ -30,13 +32,15 @@ CAUSE_TOKENS = {
 """{what would have saved a fill: the columns of fills that count it}."""
 NO_PREFILL = ("lower tier", "transferred", "generated")
 """Causes of what was filled and not computed for a prompt."""
-AVOIDABLE_CAUSES = ("routing", "routing or capacity", "capacity", "warm-up")
+AVOIDABLE_CAUSES = ("routing", "routing or capacity", "capacity", "warm-up", "receivers only")
 AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens in CAUSE_TOKENS[cause])
 """Tokens that were filled again although some replica has or had them."""
 CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
     "horizon; routing "
-    "or capacity: both; warm-up: a clear or restart took it; lower tier: it came back from there; "
+    "or capacity: both; warm-up: a clear or restart took it; receivers only: only replicas that receive KV "
+    "hold it or had evicted it, as this one does not (answers of decode replicas); lower tier: it came back "
+    "from there; "
     "transferred: another engine or a store sent it; generated: decoding completed it, as far as the stream "
     "tells; cold: the fleet has not seen it within the horizon; "
     "unknown: the history needed to tell is incomplete. "

@@ -45,7 +45,7 @@ LEFT JOIN
 (
     SELECT
         time,
-        (sum(peer_tokens) + sum(peer_and_evicted_tokens)) / nullIf(sum(prefill_tokens), 0) AS routing
+        (sum(routable_peer_tokens) + sum(peer_and_evicted_tokens)) / nullIf(sum(prefill_tokens), 0) AS routing
     FROM fills_series({SERIES})
     WHERE {CHOSEN} AND {MAIN_GROUPS}
     GROUP BY time
@@ -81,7 +81,7 @@ FROM
 ) AS chosen
 LEFT JOIN
 (
-    SELECT time, (sum(peer_tokens) + sum(peer_and_evicted_tokens)) / any(width) AS routing
+    SELECT time, (sum(routable_peer_tokens) + sum(peer_and_evicted_tokens)) / any(width) AS routing
     FROM fills_series({SERIES})
     WHERE {CHOSEN} AND {MAIN_GROUPS}
     GROUP BY time

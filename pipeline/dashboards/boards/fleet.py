@@ -209,7 +209,8 @@ ORDER BY series = 'others', series""",
 REDUNDANCY = Panel(
     id="fleet-redundancy",
     title="Blocks by number of replicas that hold them",
-    description="Distinct GPU blocks, by how many replicas hold a copy. Many owners of hot "
+    description="Distinct GPU blocks, by how many replicas hold a copy; where both some that receive KV and "
+    "others do, one less: a transfer needs that copy. Many owners of hot "
     "prefixes are good; "
     "many owners of everything means that routing spreads work that one replica could serve.",
     unit="blocks",
@@ -235,6 +236,7 @@ REPLICAS = Panel(
     title="Replicas",
     description="Every replica in the range, those with most avoidable prefill tokens first, and what would "
     "have avoided them, as shares of the prefill: routing alone, capacity alone, or either of them. "
+    "Receivers only: just replicas that receive KV hold it or had evicted it, as this one does not. "
     "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. These shares add up to 100. "
     "Lower tier and transferred: tokens that came from there; generated: that decoding completed, as far as "
     "the stream tells. None of them is prefill. A replica without figures "
@@ -253,6 +255,7 @@ SELECT
     round(100 * routing_and_capacity_share, 1) AS `routing or capacity %`,
     round(100 * (capacity_share - routing_and_capacity_share), 1) AS `capacity %`,
     round(100 * warm_up_share, 1) AS `warm-up %`,
+    round(100 * at_receivers_share, 1) AS `receivers only %`,
     round(100 * cold_share, 1) AS `cold %`,
     round(100 * unknown_share, 1) AS `unknown %`,
     round(100 * actual_hit_rate, 1) AS `hit rate %`,

@@ -11,6 +11,7 @@ LOST_CAUSES = {
     "routing or capacity": ("peer_and_evicted",),
     "capacity": ("evicted", "evicted_elsewhere"),
     "warm-up": ("cleared",),
+    "receivers only": ("at_receivers",),
 }
 """{what would have avoided it: causes of `prefill_costs`}."""
 RATES = (
@@ -27,6 +28,7 @@ COLOURS_ASSUMED = {
     "routing or capacity": "#b7d3ee",
     "capacity": "#ecc195",
     "warm-up": "#c7b5eb",
+    "receivers only": "#dcd3f0",
 }
 """Paler than CAUSE_COLOURS."""
 _LOST = [each for causes in LOST_CAUSES.values() for each in causes]

@@ -13,7 +13,7 @@ from connectors.process.registry import Registry
 from pipeline.dashboards.fleet_metrics.families import (
     ADVICE,
     BLOCKS,
-    CAUSES,
+    CAUSE_TOKENS,
     COSTS,
     FAMILIES,
     FILLS,
@@ -143,7 +143,7 @@ def _streams(gauges: _Gauges, sums: Sums) -> None:
 
 def _fills(gauges: _Gauges, sums: Sums) -> None:
     for (model,), tokens in sums.items():
-        for cause, count in zip(CAUSES, tokens, strict=True):
+        for cause, count in zip(CAUSE_TOKENS, tokens, strict=True):
             gauges.set(Fleet.filled, (count or 0.0) / RANGE_SECONDS, model, cause)
 
 

@@ -7,7 +7,13 @@ from typing import NamedTuple
 from pipeline.dashboards.queries import MAIN_GROUPS, RANGE, SERIES
 from pipeline.fleet import causes
 
-CAUSES = causes.CAUSES[: causes.REANNOUNCED]
+CAUSE_TOKENS = {cause: f"{cause}_tokens" for cause in causes.CAUSES[: causes.REANNOUNCED]}
+CAUSE_TOKENS |= {
+    "peer": "routable_peer_tokens",
+    "evicted_elsewhere": "keepable_elsewhere_tokens",
+    "at_receivers": "at_receivers_tokens",
+}
+"""{cause: the column of fills_series}; they add up to what was filled."""
 """Of prefill work: what is announced again was not computed."""
 
 
@@ -47,7 +53,7 @@ GROUP BY model, trust""",
 FILLS = Family(
     "fills",
     f"""
-SELECT model, {", ".join(f"sum({cause}_tokens) AS {cause}" for cause in CAUSES)}
+SELECT model, {", ".join(f"sum({tokens}) AS {cause}" for cause, tokens in CAUSE_TOKENS.items())}
 FROM fills_series({SERIES})
 WHERE {MAIN_GROUPS}
 GROUP BY model""",

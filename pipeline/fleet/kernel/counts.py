@@ -48,6 +48,8 @@ class Cells(NamedTuple):
     """(cells, BUCKETS)"""
     needed: npt.NDArray[np.int64]
     """(cells, NEEDED_BUCKETS), tokens."""
+    parts: npt.NDArray[np.int64]
+    """(cells, PARTS), tokens."""
 
 
 class Ended(NamedTuple):
@@ -70,6 +72,8 @@ class Gauges(NamedTuple):
     """Tokens."""
     physical: I64
     """Tokens."""
+    received: I64
+    """Tokens of these that are one copy of each block which sources that receive KV and others hold."""
     versions: I64
     dirty: U8
 
@@ -94,17 +98,33 @@ def _owners_class(owners: int) -> int:
     return 3 if owners < 8 else 4
 
 
+@compiled
+def counted_owners(owners: int, received: int) -> int:
+    """Return how many copies there are for whoever looks for too many: those that receive KV need one of what
+    others hold."""
+    return owners - 1 if 0 < received < owners else owners
+
+
 @inlined
-def count_owners(gauges: Gauges, gauge: int, before: int, after: int, size: int, version: int) -> None:
-    if before > 0:
-        gauges.owners[gauge, _owners_class(before)] -= 1
+def count_owners(
+    gauges: Gauges, gauge: int, before: tuple[int, int], after: tuple[int, int], size: int, version: int
+) -> None:
+    """Count a block that had, and has, so many owners, and of them those that receive KV."""
+    counted_before, counted_after = before[0], after[0]
+    if before[1] | after[1]:
+        counted_before = counted_owners(before[0], before[1])
+        counted_after = counted_owners(after[0], after[1])
+        left_out = (after[0] - counted_after) - (before[0] - counted_before)
+        gauges.received[gauge] += left_out * size
+    if counted_before > 0:
+        gauges.owners[gauge, _owners_class(counted_before)] -= 1
     else:
         gauges.unique[gauge] += size
-    if after > 0:
-        gauges.owners[gauge, _owners_class(after)] += 1
+    if counted_after > 0:
+        gauges.owners[gauge, _owners_class(counted_after)] += 1
     else:
         gauges.unique[gauge] -= size
-    gauges.physical[gauge] += (after - before) * size
+    gauges.physical[gauge] += (after[0] - before[0]) * size
     gauges.versions[gauge] = version
     gauges.dirty[gauge] = 1
 
@@ -144,6 +164,8 @@ def begin_window(cells: Cells, cell: int, window: int, ended: Ended) -> None:
             ended.cells.regret[to, bucket] = cells.regret[cell, bucket]
         for bucket in range(cells.needed.shape[1]):
             ended.cells.needed[to, bucket] = cells.needed[cell, bucket]
+        for part in range(cells.parts.shape[1]):
+            ended.cells.parts[to, part] = cells.parts[cell, part]
     cells.windows[cell] = window
     cells.trusts[cell] = 0
     cells.dirty[cell] = 0
@@ -154,3 +176,5 @@ def begin_window(cells: Cells, cell: int, window: int, ended: Ended) -> None:
         cells.regret[cell, bucket] = 0
     for bucket in range(cells.needed.shape[1]):
         cells.needed[cell, bucket] = 0
+    for part in range(cells.parts.shape[1]):
+        cells.parts[cell, part] = 0

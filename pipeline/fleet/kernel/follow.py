@@ -7,7 +7,17 @@ from typing import Final
 import numpy as np
 
 from connectors.process.compiled import borrowed, compiled, fetch_ahead, inlined
-from pipeline.fleet.causes import COLD, GENERATED_HERE, REANNOUNCED
+from pipeline.fleet.causes import (
+    COLD,
+    EVICTED_AT_RECEIVERS,
+    EVICTED_ELSEWHERE,
+    EVICTED_PART,
+    GENERATED_HERE,
+    PEER,
+    PEER_AT_RECEIVERS,
+    PEER_PART,
+    REANNOUNCED,
+)
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
     CLOCK_MOVED,
@@ -42,6 +52,8 @@ from pipeline.fleet.kernel.tables import (
     FETCHED_AHEAD,
     HAS_LOSS,
     I64,
+    MEDIA,
+    RECEIVED,
     STORE_ONLY_BIT,
     Blocks,
     Losses,
@@ -69,6 +81,9 @@ def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
     blocks[slot].key = key
     blocks[slot].owners = 0
     blocks[slot].holders = 0
+    blocks[slot].received = 0
+    blocks[slot].received_holders = 0
+    blocks[slot].received_evicted = 0
     blocks[slot].evicted = 0
     blocks[slot].cleared = 0
     blocks[slot].size = size
@@ -178,6 +193,12 @@ def follow(
                 found = REANNOUNCED, NO_BUCKET, NO_BUCKET
                 if not held:
                     found = cause_of(blocks, pairs, losses, clock, pair, block, changes, at, pieces, piece)
+                if found[0] == PEER_AT_RECEIVERS:
+                    found = PEER, NO_BUCKET, NO_BUCKET
+                    cells.parts[cell, PEER_PART] += size
+                elif found[0] == EVICTED_AT_RECEIVERS:
+                    found = EVICTED_ELSEWHERE, found[1], NO_BUCKET
+                    cells.parts[cell, EVICTED_PART] += size
                 cause = found[0]
                 if receives:
                     chain = changes.roots[at], changes.depths[at], changes.lineages[at]
@@ -204,15 +225,20 @@ def follow(
                 pairs[pair].position = 0
                 counters[USED_PAIRS] += 1
                 clock.pairs_of_source[source] += 1
+            if receives and not pairs[pair].media & MEDIA:
+                pairs[pair].media |= RECEIVED
+            received = np.int64(1) if pairs[pair].media & RECEIVED else np.int64(0)
             main = _block(blocks, key, size, counters)
             if bit == GPU and pairs[pair].media & HAS_LOSS:
                 pairs[pair].media &= 0xFFFF ^ HAS_LOSS
                 head = counters[HEAD]
                 number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
                 slot = number & (len(losses) - 1)
-                uncount_loss(blocks, main, losses[slot].cleared != 0, counters)
+                loss_received = np.int64(losses[slot].received)
+                uncount_loss(blocks, main, losses[slot].cleared != 0, loss_received, counters)
             if bit < STORE_ONLY_BIT and not pairs[pair].media & ANNOUNCED:
                 blocks[main].holders += 1
+                blocks[main].received_holders += received
             pairs[pair].media |= mask
             if bit == GPU:
                 if blocks[main].root == np.uint64(0):
@@ -226,16 +252,26 @@ def follow(
             if owners == 0:
                 blocks[entry].size = size
             blocks[entry].owners = owners + 1
-            count_owners(gauges, pieces.gauges[piece], owners, owners + 1, blocks[entry].size, version)
+            before = owners, np.int64(blocks[entry].received)
+            after = owners + 1, before[1] + received
+            blocks[entry].received = after[1]
+            count_owners(gauges, pieces.gauges[piece], before, after, blocks[entry].size, version)
         elif held:
             pairs[pair].media &= 0xFFFF ^ mask
+            received = np.int64(1) if pairs[pair].media & RECEIVED else np.int64(0)
+            if not pairs[pair].media & MEDIA:
+                pairs[pair].media &= HAS_LOSS
             main = find_block(blocks, key)
             if bit < STORE_ONLY_BIT and not pairs[pair].media & ANNOUNCED:
                 blocks[main].holders -= 1
+                blocks[main].received_holders -= received
             entry = main if bit == GPU else find_block(blocks, key + pieces.medium_keys[piece])
             owners = np.int64(blocks[entry].owners)
             blocks[entry].owners = owners - 1
-            count_owners(gauges, pieces.gauges[piece], owners, owners - 1, blocks[entry].size, version)
+            before = owners, np.int64(blocks[entry].received)
+            after = owners - 1, before[1] - received
+            blocks[entry].received = after[1]
+            count_owners(gauges, pieces.gauges[piece], before, after, blocks[entry].size, version)
             if bit == GPU and kind in (EVICTED, CLEARED):
                 remember_loss(
                     blocks,
@@ -246,6 +282,7 @@ def follow(
                     main,
                     changes,
                     at,
+                    received,
                     np.int64(pieces.lives[piece]),
                     max_losses,
                 )

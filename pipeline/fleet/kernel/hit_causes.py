@@ -10,18 +10,20 @@ from connectors.process.compiled import compiled, inlined
 from pipeline.fleet.causes import (
     CLEARED_BEFORE,
     COLD,
+    EVICTED_AT_RECEIVERS,
     EVICTED_ELSEWHERE,
     EVICTED_HERE,
     GENERATED_HERE,
     NEEDED_BUCKETS,
     PEER,
     PEER_AND_EVICTED,
+    PEER_AT_RECEIVERS,
     PROMOTED,
     UNKNOWN,
 )
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import HEAD, Clock
-from pipeline.fleet.kernel.tables import HAS_LOSS, Blocks, Losses, Pairs
+from pipeline.fleet.kernel.tables import MEDIA, Blocks, Losses, Pairs
 from pipeline.residency.histogram import bucket_of
 from schemas.residency import GENERATED
 
@@ -53,11 +55,17 @@ def cause_of(
 ) -> tuple[int, int, int]:
     """Return why a block that is not on the source's GPU was filled, and the buckets of regret and of extra
     cache needed, or NO_BUCKET."""
-    if pair >= 0 and pairs[pair].media & (HAS_LOSS - 1):
+    if pair >= 0 and pairs[pair].media & MEDIA:
         return PROMOTED, NO_BUCKET, NO_BUCKET
     if changes.kinds[at] == GENERATED:
         return GENERATED_HERE, NO_BUCKET, NO_BUCKET
-    others = block >= 0 and blocks[block].holders > 0
+    others, evicted = False, False
+    if block >= 0:
+        others, evicted = blocks[block].holders > 0, blocks[block].evicted > 0
+        if not pieces.receives[piece]:
+            # What sources hold or evicted that receive KV helps no other.
+            others = blocks[block].holders > blocks[block].received_holders
+            evicted = blocks[block].evicted > blocks[block].received_evicted
     if pair >= 0:
         # Without a medium it is there because of its loss.
         head = clock.counters[HEAD]
@@ -78,11 +86,16 @@ def cause_of(
     if others:
         return PEER, NO_BUCKET, NO_BUCKET
     if block >= 0:
-        if blocks[block].evicted > 0:
+        if evicted:
             regret = bucket_of(changes.times[at] - blocks[block].evicted_at)
             return EVICTED_ELSEWHERE, regret, NO_BUCKET
         if blocks[block].cleared > 0:
             return CLEARED_BEFORE, NO_BUCKET, NO_BUCKET
+        if blocks[block].holders > 0:
+            return PEER_AT_RECEIVERS, NO_BUCKET, NO_BUCKET
+        if blocks[block].evicted > 0:
+            regret = bucket_of(changes.times[at] - blocks[block].evicted_at)
+            return EVICTED_AT_RECEIVERS, regret, NO_BUCKET
     if (
         pieces.alone[piece] != 0
         or pieces.trusts[piece] != 0

@@ -34,12 +34,13 @@ def free_if_unused(blocks: Blocks, slot: int, counters: I64) -> None:
 
 
 @compiled
-def uncount_loss(blocks: Blocks, block: int, cleared: bool, counters: I64) -> None:
+def uncount_loss(blocks: Blocks, block: int, cleared: bool, received: int, counters: I64) -> None:
     """Take a loss off its block's counts."""
     if cleared:
         blocks[block].cleared -= 1
     else:
         blocks[block].evicted -= 1
+        blocks[block].received_evicted -= received
     counters[LOSSES] -= 1
 
 
@@ -63,7 +64,7 @@ def drop_oldest_loss(blocks: Blocks, pairs: Pairs, losses: Losses, clock: Clock)
     if pairs[pair].media == 0:
         release_pair(pairs, pair, clock)
     block = find_block(blocks, losses[slot].key)
-    uncount_loss(blocks, block, losses[slot].cleared != 0, counters)
+    uncount_loss(blocks, block, losses[slot].cleared != 0, np.int64(losses[slot].received), counters)
     free_if_unused(blocks, block, counters)
 
 
@@ -77,6 +78,7 @@ def remember_loss(
     block: int,
     changes: Changes,
     at: int,
+    received: int,
     life: int,
     max_losses: int,
 ) -> None:
@@ -88,6 +90,7 @@ def remember_loss(
         blocks[block].cleared += 1
     else:
         blocks[block].evicted += 1
+        blocks[block].received_evicted += received
         blocks[block].evicted_at = changes.times[at]
     while counters[TAIL] - counters[HEAD] >= max_losses:
         return_to = pairs[pair].key
@@ -102,6 +105,7 @@ def remember_loss(
     losses[slot].source = pairs[pair].source
     losses[slot].life = life
     losses[slot].cleared = 1 if cleared else 0
+    losses[slot].received = received
     losses[slot].time = changes.times[at]
     losses[slot].stored = changes.stored[at]
     pairs[pair].media |= HAS_LOSS

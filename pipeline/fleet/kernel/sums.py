@@ -10,6 +10,8 @@ from pipeline.fleet.kernel.tables import (
     FETCHED_AHEAD,
     HAS_LOSS,
     I64,
+    MEDIA,
+    RECEIVED,
     U64,
     Blocks,
     Pairs,
@@ -38,15 +40,17 @@ def put_keys(blocks: Blocks, keys: U64) -> bool:
 @compiled_nogil
 def sum_pairs(
     pairs: Pairs, keys: U64, first_loss: int, losses: int, of_source: I64
-) -> tuple[int, int, int, int]:
+) -> tuple[int, int, int, int, int, int]:
     """Return how many pairs cannot be, how often they say that a block is held, how many sources hold a block
-    on a medium whose removals are announced, and how many lost it; count pairs in `of_source`.
+    on a medium whose removals are announced, how many lost it, and the second and third figure for those that
+    received it; count pairs in `of_source`.
 
-    A pair that can be has a medium or a loss, which is one of so many `losses` from the number `first_loss`
-    on, and its block is in `keys`. Where removals are not announced, what is held does not keep the block.
+    A pair that can be has a medium, and may have been received then, or a loss. That is one of so many
+    `losses` from the number `first_loss` on, and its block is in `keys`. Where removals are not announced,
+    what is held does not keep the block.
     """
     mask = len(keys) - 1
-    wrong, held, announced, lost = 0, 0, 0, 0
+    wrong, held, announced, lost, received, received_announced = 0, 0, 0, 0, 0, 0
     fetched = 0
     for row in range(len(pairs)):
         while fetched < min(row + FETCHED_AHEAD, len(pairs)):
@@ -54,13 +58,19 @@ def sum_pairs(
             fetched += 1
         key, media = pairs[row].key, np.int64(pairs[row].media)
         of_source[pairs[row].source] += 1
-        if media == 0 or key == np.uint64(0):
+        if media == 0 or media & (MEDIA | RECEIVED) == RECEIVED or key == np.uint64(0):
             wrong += 1
             continue
-        for bit in range(15):
-            held += media >> bit & 1
+        media_held = 0
+        for bit in range(14):
+            media_held += media >> bit & 1
+        held += media_held
         if media & ANNOUNCED:
             announced += 1
+        if media & RECEIVED:
+            received += media_held
+            if media & ANNOUNCED:
+                received_announced += 1
         if media & HAS_LOSS:
             lost += 1
             if ((np.int64(pairs[row].position) - first_loss) & 0xFFFFFFFF) >= losses:
@@ -71,4 +81,4 @@ def sum_pairs(
                 at = (at + 1) & mask
             if keys[at] != key:
                 wrong += 1
-    return wrong, held, announced, lost
+    return wrong, held, announced, lost, received, received_announced

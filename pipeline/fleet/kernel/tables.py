@@ -32,6 +32,10 @@ SPARSE: Final = 0.1
 
 HAS_LOSS: Final = 0x8000
 """In `Pairs.media`: the source lost the block from its GPU, `position` says which loss."""
+RECEIVED: Final = 0x4000
+"""In `Pairs.media`: the source received KV when the block came, to whichever medium. Until it holds none."""
+MEDIA: Final = 0x3FFF
+"""Bits of media."""
 STORE_ONLY_BIT: Final = 8
 """Media whose removals are not announced have bits from here on."""
 ANNOUNCED: Final = 0x00FF
@@ -62,6 +66,10 @@ BLOCK: Final = np.dtype(
         ("lineage", "<u2"),
         ("depth", "<u2"),
         ("root", "<u8"),
+        # Of the owners, the holders and the evictions, those of sources that received KV when the block came.
+        ("received", "<u2"),
+        ("received_holders", "<u2"),
+        ("received_evicted", "<u2"),
     ],
     align=True,
 )
@@ -73,7 +81,7 @@ PAIR: Final = np.dtype(
         # Low bits of the number of the loss; counts only with HAS_LOSS.
         ("position", "<u4"),
         ("source", "<u2"),
-        # One bit a medium, and HAS_LOSS.
+        # One bit a medium, RECEIVED and HAS_LOSS.
         ("media", "<u2"),
     ],
     align=True,
@@ -91,6 +99,8 @@ LOSS: Final = np.dtype(
         ("life", "<u2"),
         # 1 for a clear or restart, 0 for an eviction.
         ("cleared", "u1"),
+        # 1 if the source received KV when the block had come.
+        ("received", "u1"),
     ],
     align=True,
 )

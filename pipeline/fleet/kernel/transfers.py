@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, inlined
-from pipeline.fleet.causes import COLD, GENERATED_HERE, PROMOTED, REANNOUNCED, TRANSFERRED
+from pipeline.fleet.causes import (
+    COLD,
+    EVICTED_HERE,
+    GENERATED_HERE,
+    PEER_AND_EVICTED,
+    PROMOTED,
+    REANNOUNCED,
+    TRANSFERRED,
+    TRANSFERRED_PART,
+)
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import (
     DONE,
@@ -161,6 +170,8 @@ def count_decided(
         told = fill.cause == PROMOTED or fill.cause == GENERATED_HERE or fill.cause == REANNOUNCED
         if fill.state == TRANSFER and not told:
             found = TRANSFERRED, -1, -1
+            if fill.cause == EVICTED_HERE or fill.cause == PEER_AND_EVICTED:
+                cells.parts[fill.cell, TRANSFERRED_PART] += fill.size
         count_fill(cells, fill.cell, found, fill.size, fill.trust, version)
         if GENERATED_HERE < found[0] < COLD and fill.root != np.uint64(0):
             count_refill(refills, fill, fill.size)

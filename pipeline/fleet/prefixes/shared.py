@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled
+from pipeline.fleet.kernel.counts import counted_owners
 from pipeline.fleet.kernel.refills import slot_of_prefix
 from pipeline.fleet.kernel.tables import I64, U32, U64, Blocks, Bools
 
@@ -111,7 +112,7 @@ def _add_copies(blocks: Blocks, is_asked: Bools, named: Any, by_sum: I64, severa
         for at in held[:count]:
             root = blocks[at].root
             number = _sum_of(root, blocks[at].lineage, len(by_sum))
-            owners = np.int64(blocks[at].owners)
+            owners = counted_owners(np.int64(blocks[at].owners), np.int64(blocks[at].received))
             by_sum[number] += (owners - 1) * np.int64(blocks[at].size)
             several[noted] = at
             noted += owners > 1
@@ -133,7 +134,8 @@ def _count(
     blocks, several, found = borrowed(blocks), borrowed(several), borrowed(found)
     is_large, is_asked = borrowed(is_large), borrowed(is_asked)
     for at in several:
-        owners, root, lineage = blocks[at].owners, blocks[at].root, blocks[at].lineage
+        owners = counted_owners(np.int64(blocks[at].owners), np.int64(blocks[at].received))
+        root, lineage = blocks[at].root, blocks[at].lineage
         number = _sum_of(root, lineage, len(is_large))
         if not (is_large[number] or is_asked[number]):
             continue
@@ -150,6 +152,6 @@ def _count(
         size = np.int64(blocks[at].size)
         found[slot].owners = max(found[slot].owners, owners)
         found[slot].shared += size
-        found[slot].duplicated += (np.int64(owners) - 1) * size
+        found[slot].duplicated += (owners - 1) * size
         found[slot].depth = max(found[slot].depth, blocks[at].depth)
     return True

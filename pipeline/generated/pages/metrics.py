@@ -37,7 +37,7 @@ The share of prefill that is avoidable, by model:
 
 ```text
 sum by (model) (
-  kvlens_fleet_filled_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|cleared"}
+  kvlens_fleet_filled_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|at_receivers|cleared"}
 ) / sum by (model) (kvlens_fleet_filled_tokens_per_second{cause!~"promoted|transferred|generated"})
 ```"""
 PROCESSES: dict[str, tuple[Catalogue, str]] = {

@@ -15,6 +15,8 @@ class Loss(NamedTuple):
     number: int
     evicted: bool
     """Else it was cleared."""
+    received: bool
+    """Whether the source received KV when the block had come."""
     at: float
     life: int
     """Of the source."""
@@ -25,7 +27,19 @@ class Loss(NamedTuple):
 class Block:
     """A block that somebody holds, or is remembered to have lost."""
 
-    __slots__ = ("chain", "counted", "hash", "last_evicted", "losses", "owners", "sizes", "sources", "space")
+    __slots__ = (
+        "chain",
+        "counted",
+        "hash",
+        "last_evicted",
+        "losses",
+        "owners",
+        "received",
+        "receivers",
+        "sizes",
+        "sources",
+        "space",
+    )
 
     def __init__(self, space: Space, block_hash: int) -> None:
         self.space = space
@@ -34,6 +48,10 @@ class Block:
         """Media of each owner, and whether removals are announced there."""
         self.owners: dict[str, int] = {}
         """How many sources hold it, by medium."""
+        self.receivers: set[SourceId] = set()
+        """Owners that received KV when the block came."""
+        self.received: dict[str, int] = {}
+        """How many of these hold it, by medium."""
         self.sizes: dict[str, int] = {}
         """Tokens, by medium, as the first owner there said."""
         self.losses: dict[SourceId, Loss] = {}
@@ -45,11 +63,19 @@ class Block:
         self.counted: tuple[Shown, int, int, int] | None = None
         """What it adds to the figures of its prefix: these, owners, size, depth."""
 
-    def held_by_others(self, source: SourceId) -> bool:
-        """Return whether another source certainly holds the block."""
-        if not self.sources:
-            return False
-        return any(other != source and True in media.values() for other, media in self.sources.items())
+    def held_by_others(self, source: SourceId, *, receivers: bool = True) -> bool:
+        """Return whether another source certainly holds the block; without `receivers`, one that received no
+        KV when it came."""
+        return any(
+            other != source and True in media.values() and (receivers or other not in self.receivers)
+            for other, media in self.sources.items()
+        )
+
+    def counted_owners(self, medium: str) -> int:
+        """Return how many copies count: one less where both those that received and others hold it."""
+        owners = self.owners.get(medium, 0)
+        both = 0 < self.received.get(medium, 0) < owners
+        return owners - both
 
     def known_to(self, source: SourceId) -> bool:
         """Return whether the block was stored before: by the source itself, or certainly by another."""

@@ -44,6 +44,9 @@ def fills(of: FillsOf, figures: Fills, shard: int) -> Iterator[FillsRow | Capaci
     yield FillsRow(
         filled_blocks=sum(figures.blocks[cause] for cause in CAUSES),
         filled_tokens=sum(figures.tokens[cause] for cause in CAUSES),
+        transferred_again_tokens=figures.transferred_again,
+        peer_at_receivers_tokens=figures.at_receivers["peer"],
+        evicted_at_receivers_tokens=figures.at_receivers["evicted_elsewhere"],
         regret_hist=list(figures.regret_hist),
         **columns,
         **where,
@@ -70,6 +73,7 @@ def redundancy(
         owners_8_up=figures.between(8, math.inf),
         unique_tokens=figures.unique_tokens,
         physical_tokens=figures.physical_tokens,
+        received_tokens=figures.received_tokens,
         sampled_one_in=1,
         trust="complete",
         version=version,

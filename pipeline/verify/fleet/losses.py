@@ -28,12 +28,12 @@ class Losses:
         """Return whether the source lost a block by a clear or restart after this loss of its own."""
         return self._last_cleared.get(source, 0) > loss.number
 
-    def lost(self, block: Block, change: Change) -> None:
-        """Remember a loss."""
+    def lost(self, block: Block, change: Change, *, received: bool) -> None:
+        """Remember a loss; `received`: of a source that received KV when the block had come."""
         self._numbers += 1
         evicted = change.kind == EVICTED
         source = change.of.source
-        loss = Loss(self._numbers, evicted, change.at, change.of.life, change.stored)
+        loss = Loss(self._numbers, evicted, received, change.at, change.of.life, change.stored)
         self.of_source[source] += source not in block.losses
         block.losses[source] = loss
         self._queue.append((block, source, loss))

@@ -28,6 +28,7 @@ class Redundancy:
     """Distinct blocks by number of owners."""
     unique_tokens: int = 0
     physical_tokens: int = 0
+    received_tokens: int = 0
 
     def between(self, least: int, most: float) -> int:
         """Return how many blocks have so many owners, both included."""
@@ -61,8 +62,7 @@ class Owners:
         if (media is not None and medium in media) == (kind in FILLS):
             return False
         owners = block.owners.get(medium, 0)
-        if owners:
-            redundancy.owners[owners] -= 1
+        self._count(block, medium, redundancy, -1)
         if kind in FILLS:
             if not owners:
                 block.sizes[medium] = size
@@ -70,19 +70,29 @@ class Owners:
             if media is None:
                 media = block.sources[source] = {}
                 self.blocks_of[source] += 1
+                if piece.receives:
+                    block.receivers.add(source)
             media[medium] = piece.announced
             owners += 1
+            block.received[medium] = block.received.get(medium, 0) + (source in block.receivers)
             redundancy.physical_tokens += block.sizes[medium]
         elif media is not None:
             del media[medium]
+            block.received[medium] -= source in block.receivers
             if not media:
                 del block.sources[source]
+                block.receivers.discard(source)
                 self.blocks_of[source] -= 1
             owners -= 1
             redundancy.physical_tokens -= block.sizes[medium]
             if not owners:
                 redundancy.unique_tokens -= block.sizes.pop(medium)
         block.owners[medium] = owners
-        if owners:
-            redundancy.owners[owners] += 1
+        self._count(block, medium, redundancy, +1)
         return True
+
+    def _count(self, block: Block, medium: str, redundancy: Redundancy, times: int) -> None:
+        """Count the owners of a block, if it has any, so many times."""
+        if counted := block.counted_owners(medium):
+            redundancy.owners[counted] += times
+            redundancy.received_tokens += times * (block.owners[medium] - counted) * block.sizes[medium]

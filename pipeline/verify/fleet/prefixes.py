@@ -40,7 +40,7 @@ class Prefixes:
             if not shown.held:
                 prefix = shown.prefix
                 del self._shown[block.space, prefix.lora, prefix.root]
-        chain, owners = block.chain, block.owners.get("gpu", 0)
+        chain, owners = block.chain, block.counted_owners("gpu")
         if chain is not None and owners:
             key = (block.space, chain.lora, chain.root)
             found = self._shown.get(key)

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import NamedTuple
 
 from pipeline.kafka.refusal import RecordRefused
@@ -50,6 +51,10 @@ class Fills:
     blocks: Counter[str] = field(default_factory=Counter)
     """By cause."""
     tokens: Counter[str] = field(default_factory=Counter)
+    transferred_again: int = 0
+    """Tokens transferred that had been evicted here."""
+    at_receivers: Counter[str] = field(default_factory=Counter)
+    """Tokens by cause that only sources held or evicted which receive KV."""
     regret_hist: list[int] = field(default_factory=list)
     needed_hist: list[int] = field(default_factory=list)
     trust: Trust = "complete"
@@ -118,13 +123,13 @@ class FleetRecount:
         """Fills of windows in which nothing counts any more."""
         for pool, held in beginning.held.items():
             space = pool.space
-            for announced in (True, False):
+            for announced, received in product((True, False), repeat=2):
                 piece = Piece(
-                    pool.source, 0, 0, space, pool.medium, announced, "complete", 0.0, receives=False
+                    pool.source, 0, 0, space, pool.medium, announced, "complete", 0.0, receives=received
                 )
                 place = self._place(piece)
                 for block_hash, one in held.items():
-                    if one.announced == announced:
+                    if (one.announced, one.received) == (announced, received):
                         block = place.blocks.setdefault(block_hash, Block(space, block_hash))
                         self.owners.change(block, piece, place.redundancy, FILLED, one.size)
 
@@ -161,7 +166,9 @@ class FleetRecount:
             self._losses.forget_until(self._clock)
             self._count(offset, change, place)
         for one in self._transfers.take():
-            would = Would("transferred") if one.transferred and one.would.cause not in KEPT else one.would
+            would = one.would
+            if one.transferred and would.cause not in KEPT:
+                would = Would("transferred", again=would.cause in ("evicted", "peer_and_evicted"))
             self._filled(offset, one.change, would, one.chain)
 
     def _place(self, piece: Piece) -> _Place:
@@ -212,11 +219,12 @@ class FleetRecount:
                     self._filled(offset, change, would, block.chain)
                 if not on_gpu:
                     self._losses.came_back(block, of.source)
+        received = of.source in block.receivers
         changed = self.owners.change(block, of, place.redundancy, kind, change.size)
         if of.medium == "gpu":
             self.prefixes.changed(block)
             if on_gpu and kind in (EVICTED, CLEARED):
-                self._losses.lost(block, change)
+                self._losses.lost(block, change, received=received)
         if changed and self.window is not None and place.changed_in != self.window:
             place.changed_in = self.window
             self.versions[place.key] = offset
@@ -251,6 +259,8 @@ class FleetRecount:
         """Count a fill, its regret, and the extra cache that would have kept it."""
         fills.blocks[would.cause] += 1
         fills.tokens[would.cause] += change.size
+        fills.transferred_again += change.size if would.again else 0
+        fills.at_receivers[would.cause] += change.size if would.at_receivers else 0
         if would.regret is not None:
             count_seconds(fills.regret_hist, would.regret)
         # A block of no tokens needs no cache: it makes no bucket, and no row.
@@ -270,7 +280,7 @@ class FleetRecount:
             return Would("reannounced" if "gpu" in held else "promoted")
         if change.kind == GENERATED:
             return Would("generated")
-        by_others = block.held_by_others(source)
+        by_others = block.held_by_others(source, receivers=of.receives)
         own = block.losses.get(source)
         if own is not None and not own.evicted:
             return Would("cleared")
@@ -282,10 +292,15 @@ class FleetRecount:
             return Would("peer_and_evicted" if by_others else "evicted", change.at - own.at, needed)
         if by_others:
             return Would("peer")
-        if any(loss.evicted for loss in block.losses.values()):
+        losses = block.losses.values()
+        if any(loss.evicted and (of.receives or not loss.received) for loss in losses):
             return Would("evicted_elsewhere", change.at - block.last_evicted)
-        if block.losses:
+        if not all(loss.evicted for loss in losses):
             return Would("cleared")
+        if block.held_by_others(source):
+            return Would("peer", at_receivers=True)
+        if losses:
+            return Would("evicted_elsewhere", change.at - block.last_evicted, at_receivers=True)
         if of.trust != "complete" or change.at < of.unsure_until or of.alone:
             return Would("unknown")
         return Would("cold")

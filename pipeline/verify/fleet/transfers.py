@@ -37,13 +37,17 @@ def run_of(end: int, at: float, source: SourceId, incarnation: int, group_idx: i
 
 
 class Would(NamedTuple):
-    """Where a fill would count if it was computed."""
+    """Where a fill counts, or would count if it was computed."""
 
     cause: str
     regret: float | None = None
     """Seconds since the block was lost."""
     needed: int | None = None
     """Tokens of extra cache that would have kept it."""
+    again: bool = False
+    """Whether it was transferred, and had been evicted here."""
+    at_receivers: bool = False
+    """Whether only sources that receive KV hold or evicted it, and this one does not."""
 
 
 @dataclass

@@ -9,6 +9,8 @@ from datetime import date, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
 LOST = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
+AT_RECEIVERS = {"peer": "peer_at_receivers", "evicted_elsewhere": "evicted_at_receivers"}
+"""What is lost at sources that receive KV alone, by the cause that it is part of."""
 SAVED = {"promoted": "lower_tier"}
 DAY = timedelta(days=1)
 
@@ -92,7 +94,11 @@ def costs(inputs: Inputs) -> dict[Key, Cost]:
     for row in _of_largest_groups(inputs.fills):
         tenant = _tenant(inputs.lives, row["model"], row["replica"], row["hash_domain"])
         for cause in LOST:
-            rates.add(found, row, row["window"], (tenant, "lost", cause), row[f"{cause}_tokens"])
+            tokens = row[f"{cause}_tokens"]
+            if part := AT_RECEIVERS.get(cause):
+                tokens -= row[f"{part}_tokens"]
+                rates.add(found, row, row["window"], (tenant, "lost", "at_receivers"), row[f"{part}_tokens"])
+            rates.add(found, row, row["window"], (tenant, "lost", cause), tokens)
         for column, cause in SAVED.items():
             rates.add(found, row, row["window"], (tenant, "saved", cause), row[f"{column}_tokens"])
     for model, replica, at, hit in inputs.hits:

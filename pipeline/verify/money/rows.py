@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, time, timedelta, timezone
 from typing import Any
 
-from pipeline.verify.money.recount import LOST, SAVED, Cost, Hour, Inputs, Key, Row, Scraped
+from pipeline.verify.money.recount import AT_RECEIVERS, LOST, SAVED, Cost, Hour, Inputs, Key, Row, Scraped
 from pipeline.verify.store import StoredTables
 
 LENGTH = timedelta(minutes=30)
@@ -52,7 +52,8 @@ def inputs_of(tables: StoredTables, begin: datetime) -> Inputs:
         "since": datetime.combine(begin.date(), time(), timezone.utc) - timedelta(hours=25),
         "until": datetime.combine(bounds["end"].date(), time(), timezone.utc) + timedelta(days=1),
     }
-    columns = ", ".join(f"sum({column}_tokens) AS {column}_tokens" for column in ("filled", *LOST, *SAVED))
+    asked = ("filled", *LOST, *AT_RECEIVERS.values(), *SAVED)
+    columns = ", ".join(f"sum({column}_tokens) AS {column}_tokens" for column in asked)
     return Inputs(
         begin,
         bounds["end"],

@@ -3,7 +3,7 @@
 INSERT INTO {database}.redundancy_{grain}
 (
     window, hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
-    unique_tokens, physical_tokens, sampled_one_in, trust, windows, version
+    unique_tokens, physical_tokens, received_tokens, sampled_one_in, trust, windows, version
 )
 SELECT
     last.period AS window,
@@ -18,6 +18,7 @@ SELECT
     sum(last.owners_8_up) AS owners_8_up,
     sum(last.unique_tokens) AS unique_tokens,
     sum(last.physical_tokens) AS physical_tokens,
+    sum(last.received_tokens) AS received_tokens,
     max(last.sampled_one_in) AS sampled_one_in,
     max(last.trust) AS trust,
     sum(last.windows) AS windows,
@@ -37,6 +38,7 @@ FROM
         argMax(fine.owners_8_up, fine.window) AS owners_8_up,
         argMax(fine.unique_tokens, fine.window) AS unique_tokens,
         argMax(fine.physical_tokens, fine.window) AS physical_tokens,
+        argMax(fine.received_tokens, fine.window) AS received_tokens,
         argMax(fine.sampled_one_in, fine.window) AS sampled_one_in,
         max(fine.trust) AS trust,
         {windows} AS windows

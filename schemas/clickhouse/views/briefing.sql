@@ -56,6 +56,8 @@ WITH
             sumIf(facts.routing_tokens, facts.role != 'decode') AS routing_prefilling,
             groupArrayIf(facts.replica, facts.role != 'decode') AS prefilling,
             countIf(facts.role = 'prefill') AS prefill_alone,
+            -- What such a replica holds may count as a peer's: it was not seen to receive.
+            countIf(facts.role = 'decode' AND facts.claimed_tokens = 0) AS decoding_alone,
             groupArrayIf(
                 (toUInt64(ifNull(facts.computed_tokens, 0)), toUInt64(ifNull(facts.transferred_tokens, 0)), facts.replica),
                 -- Of what was transferred nothing is known where an engine does not count it.
@@ -68,6 +70,10 @@ WITH
                     AND abs(toInt64(facts.claimed_tokens) - assumeNotNull(facts.transferred_tokens))
                         > 0.05 * greatest(facts.claimed_tokens, assumeNotNull(facts.transferred_tokens))
             ) AS apart,
+            groupArrayIf(
+                (toUInt64(facts.transferred_again_tokens), toUInt64(facts.claimed_tokens), facts.replica),
+                facts.transferred_again_tokens > 0
+            ) AS moving_again,
             sum(facts.avoidable_tokens) AS avoidable,
             sum(facts.evicted_tokens) AS all_evicted,
             sum(facts.cleared_tokens) AS cleared,
@@ -120,10 +126,12 @@ WITH
             sum(places.prefill_alone) > 0 AS disaggregated,
             arraySort(groupArrayArray(places.prefilling)) AS prefilling,
             if(disaggregated, length(replicas) - length(prefilling), 0) AS decoders,
+            multiIf(decoders = 0, 0, sum(places.decoding_alone) = 0, 1, 2) AS parted,
             multiIf(NOT disaggregated, sum(places.routing_all), length(prefilling) > 1, sum(places.routing_prefilling), 0)
                 AS routing,
             if(disaggregated, arrayReverseSort(groupArrayArray(places.decoding)), []) AS decoding,
             arrayReverseSort(groupArrayArray(places.apart)) AS apart,
+            arrayReverseSort(groupArrayArray(places.moving_again)) AS moving_again,
             sum(places.avoidable) AS avoidable,
             (
                 prefill, avoidable, routing, sum(places.all_evicted), sum(places.cleared), sum(places.queried),
@@ -159,7 +167,7 @@ WITH
                     subject
             ) AS place,
             kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt, seconds,
-            NOT is_sums AND NOT is_doubt AND kind != 'decode' AS saves,
+            NOT is_sums AND NOT is_doubt AND kind NOT IN ('decode', 'moved again') AS saves,
             {say:worth} AS figure,
             concat(
                 if(incomplete > 0, {say:incomplete}, ''),
@@ -167,7 +175,7 @@ WITH
                 if(sampled > 1, {say:sampled}, '')) AS caveat,
             tokens, at_least, at_most, prefill_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
             gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
-            multiIf(kind = 'transfers', 'replica', is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
+            multiIf(kind IN ('transfers', 'moved again'), 'replica', is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
                 kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
             concat('SELECT * FROM {database}.',
                 multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
@@ -179,7 +187,9 @@ WITH
                 * EXCEPT (rated, share, bytes, at, many),
                 {say:title} AS finding,
                 {say:action} AS action,
-                if(
+                multiIf(
+                    -- To move what is there takes no prefill.
+                    kind = 'moved again', toFloat64(0),
                     empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
                     arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / nullIf(arraySum(rate -> rate.2, rated), 0)
                 ) AS gpu_seconds_per_token,
@@ -220,7 +230,7 @@ WITH
                             ), (
                                 'routing', if(decoders > 0, domains.prefilling, domains.replicas), '', routing, toUInt64(0),
                                 if(decoders > 0, routing, avoidable + unknown), prefill, incomplete, size, routing / prefill,
-                                toUInt64(decoders), toFloat64(0), toDateTime(0, 'UTC')
+                                toUInt64(parted), toFloat64(0), toDateTime(0, 'UTC')
                             )],
                             if(
                                 empty(decoding), [],
@@ -229,6 +239,15 @@ WITH
                                     arraySum(each -> each.1, decoding), toUInt64(0), arraySum(each -> each.1, decoding),
                                     prefill, toUInt64(0), size,
                                     arraySum(each -> each.1, decoding) / arraySum(each -> each.1 + each.2, decoding),
+                                    toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
+                                )]),
+                            if(
+                                empty(moving_again), [],
+                                [(
+                                    'moved again', arrayMap(each -> each.3, moving_again), moving_again[1].3,
+                                    arraySum(each -> each.1, moving_again), toUInt64(0),
+                                    arraySum(each -> each.1, moving_again), prefill, toUInt64(0), size,
+                                    arraySum(each -> each.1, moving_again) / arraySum(each -> each.2, moving_again),
                                     toUInt64(0), toFloat64(0), toDateTime(0, 'UTC')
                                 )]),
                             if(

@@ -16,10 +16,11 @@ SELECT
         ), toUInt64(engine.computed), NULL
     ) AS computed_tokens,
     least(of_causes, ifNull(computed_tokens, of_causes)) AS avoidable_tokens,
-    least(fills.peer + fills.peer_and_evicted, avoidable_tokens) AS routing_tokens,
+    least(toUInt64(fills.routable_peer + fills.peer_and_evicted), avoidable_tokens) AS routing_tokens,
     least(fills.evicted + fills.peer_and_evicted, avoidable_tokens) AS evicted_tokens,
     least(fills.cleared, avoidable_tokens) AS cleared_tokens,
     fills.transferred AS claimed_tokens,
+    fills.again AS transferred_again_tokens,
     if(isNull(computed_tokens), NULL, engine.transferred) AS transferred_tokens,
     roles.role AS role,
     fills.cold AS cold_tokens,

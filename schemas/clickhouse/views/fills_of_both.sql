@@ -14,7 +14,9 @@ SELECT
     sum(filled) AS filled,
     sum(prefill) AS prefill,
     sum(transferred) AS transferred,
+    sum(again) AS again,
     sum(peer) AS peer,
+    sum(routable_peer) AS routable_peer,
     sum(peer_and_evicted) AS peer_and_evicted,
     sum(evicted) AS evicted,
     sum(evicted_elsewhere) AS evicted_elsewhere,
@@ -32,7 +34,9 @@ FROM
         sum(filled_tokens) AS filled,
         sum(prefill_tokens) AS prefill,
         sum(transferred_tokens) AS transferred,
+        sum(transferred_again_tokens) AS again,
         sum(peer_tokens) AS peer,
+        sum(peer_tokens - peer_at_receivers_tokens) AS routable_peer,
         sum(peer_and_evicted_tokens) AS peer_and_evicted,
         sum(evicted_tokens) AS evicted,
         sum(evicted_elsewhere_tokens) AS evicted_elsewhere,
@@ -47,9 +51,8 @@ FROM
         SELECT
             window, hash_domain, model, replica, dp_rank, group_idx, filled_tokens,
             toUInt64(filled_tokens - promoted_tokens - transferred_tokens - generated_tokens) AS prefill_tokens,
-            transferred_tokens,
-            peer_tokens, peer_and_evicted_tokens, evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens,
-            unknown_tokens, sampled_one_in, trust,
+            transferred_tokens, transferred_again_tokens, peer_tokens, peer_at_receivers_tokens, peer_and_evicted_tokens,
+            evicted_tokens, evicted_elsewhere_tokens, cleared_tokens, cold_tokens, unknown_tokens, sampled_one_in, trust,
             (now_seconds = {length} AND window >= {start}(now_since))
                 + 2 * (past_seconds = {length} AND window < now_since) AS ranges
         FROM {database}.fills_{grain} FINAL

@@ -1,5 +1,5 @@
 -- Tokens by what became of them, for each point of `step` seconds: `lost` ones were computed although they had been
--- before, by cause as in hit_potential; `saved` ones were found on the GPU (by the engine's own counters, of which the
+-- before, by cause as in hit_potential (but for `at_receivers`); `saved` ones were found on the GPU (by the engine's own counters, of which the
 -- tenant is the replica's latest) or came from a lower tier. With GPU-seconds and cost at the rate of their day: measured
 -- over that day and the day before, else assumed from the settings in force when the window began. NULL: not known.
 CREATE VIEW {database}.prefill_costs_series AS
@@ -53,10 +53,11 @@ FROM
                 replica,
                 group_idx,
                 sum(promoted_tokens) AS promoted,
-                sum(peer_tokens) AS peer,
+                sum(routable_peer_tokens) AS peer,
+                sum(at_receivers_tokens) AS at_receivers,
                 sum(peer_and_evicted_tokens) AS peer_and_evicted,
                 sum(evicted_tokens) AS evicted,
-                sum(evicted_elsewhere_tokens) AS evicted_elsewhere,
+                sum(keepable_elsewhere_tokens) AS evicted_elsewhere,
                 sum(cleared_tokens) AS cleared,
                 max(sampled_one_in) AS sampled_one_in,
                 max(trust) AS trust,
@@ -69,6 +70,7 @@ FROM
     )
     ARRAY JOIN [
         ('lost', 'peer', peer),
+        ('lost', 'at_receivers', at_receivers),
         ('lost', 'peer_and_evicted', peer_and_evicted),
         ('lost', 'evicted', evicted),
         ('lost', 'evicted_elsewhere', evicted_elsewhere),

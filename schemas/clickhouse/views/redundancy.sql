@@ -12,7 +12,7 @@ SELECT
     intDiv({step:UInt32} + {rest}, {length}) * {length} AS width,
     toDateTime(intDiv(toUnixTimestamp(window), width) * width, 'UTC') AS time,
     hash_domain, model, medium, group_idx, owners_1, owners_2, owners_3, owners_4_7, owners_8_up,
-    unique_tokens, physical_tokens, sampled_one_in, trust
+    unique_tokens, physical_tokens, received_tokens, sampled_one_in, trust
 FROM {database}.redundancy_{grain} FINAL
 WHERE {seconds:UInt32} = {length}
     AND {bounds}

@@ -70,8 +70,8 @@ def window_rows(number: int, replica: str) -> list[Row]:
             1 if number == 100 else 0, 7, number, at, True, 0.25, 0, None, trust, at, 1,
         ),
         FillsRow(
-            at, "d", "m", replica, 0, 0, 0, 10, 100, 0, 0, 0, 0, 0, 0, 6, 60, 0, 0, 2, 20, 0, 0, 1, 10, 1, 10,
-            0, 0, 0, 0, [0, 0, 0, 2], 1, trust, 1,
+            at, "d", "m", replica, 0, 0, 0, 10, 100, 0, 0, 0, 0, 0, 0, 0, 6, 60, 0, 0, 0, 2, 20, 0, 0, 0, 1,
+            10, 1, 10, 0, 0, 0, 0, [0, 0, 0, 2], 1, trust, 1,
         ),
         CapacityCurveRow(at, "d", "m", replica, 0, 0, 0, [0, 0, 0, 0, 20], 1, trust, 1),
     ]  # fmt: skip
@@ -136,7 +136,7 @@ def hour_of_rows() -> list[Row]:
                     1,
                 )
             )
-        rows.append(RedundancyRow(at, "d", "m", "gpu", 0, 0, 20, 20, 0, 0, 0, 640, 960, 1, "complete", 1))
+        rows.append(RedundancyRow(at, "d", "m", "gpu", 0, 0, 20, 20, 0, 0, 0, 640, 960, 0, 1, "complete", 1))
         rows += [
             HotPrefixRow(
                 at, "d", "m", 0, "sql", 0xABC, shard, 40 - shard, 3 - shard, 32, 32 + 16 * shard, 16, 0, 1,

@@ -152,6 +152,13 @@ class Shards:
             of.update({cause: getattr(row, f"{cause}_tokens") for cause in CAUSES})
         return {of: +tokens for of, tokens in found.items()}
 
+    def sums(self, *columns: str) -> Counter[str]:
+        """Return what columns of the rows add up to, of each replica that has any."""
+        found = Counter[str]()
+        for row in self._rows.values():
+            found[row.replica] += sum(getattr(row, column) for column in columns)
+        return +found
+
     def out_of_order(self) -> int:
         """Return how many changes were late or never decided on, since the last call."""
         return sum(state.take_out_of_order().total() for state in self._states)

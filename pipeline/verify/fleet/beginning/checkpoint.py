@@ -22,19 +22,22 @@ from schemas.residency import FILLS
 
 _STORE_ONLY = "/store-only"
 _STORE_ONLY_BIT = 8
-_MEDIA = 15
-"""Bits of a pair that are media; the one above says that a loss is remembered."""
+_MEDIA = 14
+"""Bits of a pair that are media; the next one says that its source received KV when the block came, and the
+last that a loss is remembered."""
 _LOWER_MEDIA = 1 << 32
 """Where the constants of gauges begin, which tell entries of media below the GPU apart."""
 _MASK = (1 << 64) - 1
-_BLOCK_COLUMNS = "QdIHHHHHHQ"
-"""Key, last eviction, size, owners, holders, evicted, cleared, lineage, depth, root."""
+_BLOCK_COLUMNS = "QdIHHHHHHQHHH"
+"""Key, last eviction, size, owners, holders, evicted, cleared, lineage, depth, root, and three of those that
+receive."""
 _PAIR_COLUMNS = "QIHH"
 """Key, number of the loss, source, media."""
 _WAITING_COLUMNS = "dQdqQQIiHHB"
 """When it counts, key, event time, tokens stored, root, run, size, piece, depth, lineage, kind."""
 _WAITING_PIECE_COLUMNS = "HHBBQiidBBqIQB"
-"""Source, life, bit of the medium, and eleven more; the last but two is the number of the hash domain."""
+"""Source, life, bit of the medium, and eleven more: the last but two is the number of the hash domain, the
+last but four whether the source receives KV."""
 
 
 class CheckpointUnclear(Exception):
@@ -54,6 +57,8 @@ class HeldBlock(NamedTuple):
 
     announced: bool
     """Whether removals are announced there."""
+    received: bool
+    """Whether the source received KV when the block came."""
     size: int
     """Tokens."""
 
@@ -140,8 +145,8 @@ class _Reader:
     def read_into(self, saved: Saved) -> None:
         if len(self._media) < len(self._head.media):
             raise CheckpointUnclear("several media share a number in it")
-        for key, _, size, *_, lineage, depth, root in _rows(
-            self._tables.get("blocks", [b""] * 10), _BLOCK_COLUMNS
+        for key, _, size, *_, lineage, depth, root, _, _, _ in _rows(
+            self._tables.get("blocks", [b""] * 13), _BLOCK_COLUMNS
         ):
             self._entries[key] = _Entry(size, lineage, depth, root)
         for key, entry in self._entries.items():
@@ -152,7 +157,7 @@ class _Reader:
         for key, _, source, media in _rows(self._tables.get("pairs", [b""] * 4), _PAIR_COLUMNS):
             for bit in range(_MEDIA):
                 if media >> bit & 1:
-                    self._held(saved.held, key, source, bit)
+                    self._held(saved.held, key, source, bit, received=bool(media >> _MEDIA & 1))
         self._read_waiting(saved)
 
     def _read_waiting(self, saved: Saved) -> None:
@@ -160,7 +165,7 @@ class _Reader:
         pieces = [*_rows(self._tables.get("waiting_pieces", [b""] * 14), _WAITING_PIECE_COLUMNS)]
         waiting = sorted(_rows(self._tables.get("waiting", [b""] * 11), _WAITING_COLUMNS), key=itemgetter(0))
         for _, key, at, _, root, _, size, piece, depth, lineage, kind in waiting:
-            source, _, bit, *_, number, _, _ = pieces[piece]
+            source, _, bit, *_, receives, _, number, _, _ = pieces[piece]
             pool = self._pool(source, number, bit)
             block = hash_of(key, self._constants[number])
             held = saved.held.setdefault(pool, {})
@@ -168,16 +173,17 @@ class _Reader:
             if kind not in FILLS:
                 held.pop(block, None)
                 continue
-            held.setdefault(block, HeldBlock(bit < _STORE_ONLY_BIT, size))
+            held.setdefault(block, HeldBlock(bit < _STORE_ONLY_BIT, bool(receives), size))
             if root:
                 lora = self._head.lineages[lineage].lora
                 saved.chains.setdefault((pool.space, block), Chain(root, depth, lora))
 
-    def _held(self, held: Pools, key: int, source: int, bit: int) -> None:
+    def _held(self, held: Pools, key: int, source: int, bit: int, *, received: bool) -> None:
         number = self._space_of(key, source)
         pool = self._pool(source, number, bit)
         lower = 0 if pool.medium == "gpu" else self._gauges[number, pool.medium]
-        found = HeldBlock(bit < _STORE_ONLY_BIT, self._entries[(key + lower) & _MASK].size)
+        size = self._entries[(key + lower) & _MASK].size
+        found = HeldBlock(bit < _STORE_ONLY_BIT, received, size)
         held.setdefault(pool, {})[hash_of(key, self._constants[number])] = found
 
     def _pool(self, source: int, space: int, bit: int) -> Pool:

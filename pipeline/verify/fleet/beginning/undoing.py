@@ -85,7 +85,7 @@ class Undoing:
                         self.contradictions += held.pop(block, None) is None
                     else:
                         self.contradictions += block in held
-                        held[block] = HeldBlock(announced, size)
+                        held[block] = HeldBlock(announced, said.receives, size)
 
     def beginning(self, saved: Saved | None, *, written_at: float | None, ahead: float) -> Beginning:
         """Return what is known of the beginning, where all is undone that is in the checkpoint.

@@ -109,7 +109,7 @@ class Decisions(msgspec.Struct, omit_defaults=True, gc=False):
     decided_to: Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
     """Event time up to which this shard has decided."""
     runs: bytes
-    """n little-endian u64, made of the last block, event time and source of each run."""
+    """n little-endian u64, made of the last block, event time, source, session and group of each run."""
     known: bytes
     """n bytes: 1 where the last block was stored before, by any source, so that the run was transferred."""
 

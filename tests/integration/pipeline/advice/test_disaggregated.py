@@ -33,6 +33,10 @@ class Each(NamedTuple):
     computed: int
     received: int
     generated: int
+    again: int = 0
+    """Of those transferred."""
+    at_receivers: int = 0
+    """Of `peer`."""
 
     @property
     def filled(self) -> int:
@@ -68,6 +72,8 @@ def rows_of(fleet: dict[str, Each]) -> list[Row]:
                 for cause in ("filled", "transferred", "peer", "peer_and_evicted", "evicted", "cold")
                 for unit in ("blocks", "tokens")
             }
+            figures["transferred_again_tokens"] = each.again
+            figures["peer_at_receivers_tokens"] = each.at_receivers
             figures |= {"generated_blocks": each.decoded // 16, "generated_tokens": each.decoded}
             others: dict[str, Any] = dict.fromkeys(FillsRow.__struct_fields__, 0)
             named: dict[str, Any] = {
@@ -107,11 +113,13 @@ def test_each_part_of_a_fleet_is_advised_what_it_can_do(store: EmbeddedStore, ow
     found = {each.kind: each for each in advice.findings}
     assert found.keys() == {"routing", "decode", "transfers"}
     routing, decode, transfers = (found[kind] for kind in ("routing", "decode", "transfers"))
-    assert routing.finding == "Another replica, which prefills or decodes, held 13 % of the prefill of m"
+    assert routing.finding == (
+        "Replicas that prefill computed what another of them held: 13 % of the prefill of m"
+    )
     assert routing.action == "Route m by prefix among the replicas that prefill"
     assert routing.replicas == ["p0", "p1"]
     assert routing.tokens_per_hour == 2 * 40 * 360
-    assert routing.figure == "saves at most 28.8k tokens/h, less what only replicas that decode held"
+    assert routing.figure == "saves at most 28.8k tokens/h"
     assert decode.finding == (
         "1 of 4 replicas of m decode, and compute 7.5 % of the prompt tokens that they lacked: d0"
     )
@@ -121,6 +129,16 @@ def test_each_part_of_a_fleet_is_advised_what_it_can_do(store: EmbeddedStore, ow
     )
     assert (transfers.tokens_per_hour, transfers.board) == (100 * 360, "replica")
     assert advice.answer[2].figure == "Routing"
+
+
+def test_what_only_receivers_held_is_no_matter_of_routing(store: EmbeddedStore, own: Settings) -> None:
+    """And where a decode replica received nothing, what it holds may be taken for a peer's."""
+    alone = FLEET["d1"]._replace(transferred=0, received=0)
+    write_rows(own, rows_of({**FLEET, "p0": FLEET["p0"]._replace(at_receivers=20), "d1": alone}))
+    routing = next(each for each in advised(store, own).findings if each.kind == "routing")
+    assert routing.tokens_per_hour == (40 - 20 + 40) * 360
+    assert routing.finding == "Another replica, which prefills or decodes, held 10 % of the prefill of m"
+    assert routing.figure == "saves at most 21.6k tokens/h, less what only replicas that decode held"
 
 
 def test_one_replica_that_prefills_has_none_to_route_to(store: EmbeddedStore, own: Settings) -> None:
@@ -139,6 +157,23 @@ def test_where_no_replica_only_prefills_all_can_be_routed_to(
             assert found.keys() == {"routing", "transfers"}
             assert found["routing"].finding == "Another replica held 17 % of the prefill of m"
             assert found["routing"].tokens_per_hour == (40 + 40 + 20) * 360
+
+
+def test_what_was_evicted_and_is_transferred_again_wants_more_cache(
+    store: EmbeddedStore, own: Settings
+) -> None:
+    write_rows(own, rows_of({**FLEET, "d0": FLEET["d0"]._replace(again=60)}))
+    advice = advised(store, own)
+    found = {each.kind: each for each in advice.findings}
+    assert found.keys() == {"routing", "decode", "moved again", "transfers"}
+    again = found["moved again"]
+    assert again.finding == (
+        "1 of 4 replicas of m had evicted 20 % of the tokens that were transferred to them: d0"
+    )
+    assert again.action == "Give d0 more KV cache, or a CPU tier: what stays need not be moved again"
+    assert again.figure == "saves transfers of about 21.6k tokens/h, and no prefill"
+    assert (again.replicas, again.tokens_per_hour, again.board) == (["d0"], 60 * 360, "replica")
+    assert advice.answer[2].figure == "Routing", "nothing else saves prefill"
 
 
 def test_avoidable_is_bounded_where_all_ranks_are_scraped(store: EmbeddedStore, own: Settings) -> None:

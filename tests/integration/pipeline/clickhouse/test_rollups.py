@@ -66,11 +66,11 @@ def fleet_rows(
     # Shard 1 is sometimes silent: then its last redundancy of the minute counts.
     for shard in range(1 + rng.randint(0, 1)):
         yield FillsRow(
-            window, "d", "m", replica, 0, 0, shard, *[rng.randint(0, 50) for _ in range(24)],
+            window, "d", "m", replica, 0, 0, shard, *[rng.randint(0, 50) for _ in range(27)],
             [rng.randint(0, 9) for _ in range(rng.randint(0, 12))], 1, trust, version,
         )  # fmt: skip
         yield RedundancyRow(
-            window, "d", "m", replica, 0, shard, *[rng.randint(0, 50) for _ in range(7)], 1, trust, version
+            window, "d", "m", replica, 0, shard, *[rng.randint(0, 50) for _ in range(8)], 1, trust, version
         )
         yield CapacityCurveRow(
             window, "d", "m", replica, 0, 0, shard,
@@ -102,6 +102,9 @@ def recounted_fleet(rows: Iterable[Any], period: timedelta) -> dict[str, dict[An
             figures: tuple[Any, ...] = (
                 sum(row.filled_blocks for row in of_period),
                 sum(row.reannounced_tokens for row in of_period),
+                sum(row.transferred_again_tokens for row in of_period),
+                sum(row.peer_at_receivers_tokens for row in of_period),
+                sum(row.evicted_at_receivers_tokens for row in of_period),
                 added_up([row.regret_hist for row in of_period]),
             )
         elif kind == "CapacityCurveRow":
@@ -110,7 +113,11 @@ def recounted_fleet(rows: Iterable[Any], period: timedelta) -> dict[str, dict[An
             # Of an hour that of its last minute, in which a shard may have been silent.
             minute = of_period[-1].window.replace(second=0)
             last = {row.shard: row for row in of_period if row.window >= minute}.values()
-            figures = (sum(row.owners_1 for row in last), sum(row.physical_tokens for row in last))
+            figures = (
+                sum(row.owners_1 for row in last),
+                sum(row.physical_tokens for row in last),
+                sum(row.received_tokens for row in last),
+            )
         found[kind][start, name] = (*figures, *tail)
     return found
 
@@ -166,8 +173,12 @@ FIGURES = {
     "OccupancyRow": ("occupancy", "entries, blocks, blocks_max"),
     "FlowRow": ("flow", "stored_blocks, evicted_tokens, lifetime_hist"),
     "StreamHealthRow": ("stream_health", "batches, last_seq, lag_seconds"),
-    "FillsRow": ("fills", "filled_blocks, reannounced_tokens, regret_hist"),
-    "RedundancyRow": ("redundancy", "owners_1, physical_tokens"),
+    "FillsRow": (
+        "fills",
+        "filled_blocks, reannounced_tokens, transferred_again_tokens, peer_at_receivers_tokens, "
+        "evicted_at_receivers_tokens, regret_hist",
+    ),
+    "RedundancyRow": ("redundancy", "owners_1, physical_tokens, received_tokens"),
     "CapacityCurveRow": ("capacity_curve", "needed_hist"),
 }
 

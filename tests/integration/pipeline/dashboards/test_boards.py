@@ -101,7 +101,13 @@ def test_gpus_of_measured_and_of_assumed_rates_are_series_of_their_own(
     )
     result = runner(store, own)("fleet-gpus-lost", PANELS["fleet-gpus-lost"].sql).result_rows
     # Tokens a second, at 1/16 GPU-seconds as measured, and at two GPUs that fill 1,000 a second.
-    tokens = {"routing": 6.0, "routing or capacity": 0.0, "capacity": 2.0, "warm-up": 1.0}
+    tokens = {
+        "routing": 6.0,
+        "routing or capacity": 0.0,
+        "capacity": 2.0,
+        "warm-up": 1.0,
+        "receivers only": 0.0,
+    }
     rates = {"measured": 1 / 16, "assumed": 2 / 1000}
     expected = {
         f"{cause}, {basis}": pytest.approx(each * rate)
@@ -126,7 +132,7 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert {row[1:] for row in rows("fleet-occupancy")} == {("cpu", 320.0), ("gpu", 1280.0)}
     assert {row[1:] for row in rows("replica-occupancy", replica=["b"])} == {("cpu", 160.0), ("gpu", 640.0)}
     assert rows("replica-occupancy", replica=["nobody"]) == []
-    assert {row[1:] for row in rows("fleet-fills")} == {(12.0, 0.0, 4.0, 2.0, 0.0, 0.0, 2.0, 0.0)}
+    assert {row[1:] for row in rows("fleet-fills")} == {(12.0, 0.0, 4.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.0, 0.0)}
     assert rows("fleet-hit-rates") == [
         ("m", 0.9, pytest.approx(0.93, abs=1e-3), pytest.approx(0.99, abs=1e-3))
     ]
@@ -135,6 +141,7 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
         ("routing or capacity, measured", 0.0),
         ("capacity, measured", 0.25),
         ("warm-up, measured", 0.125),
+        ("receivers only, measured", 0.0),
     }
     # 90 of the 100 tokens of a window are lost, 900 found, at 1/16 GPU-seconds each.
     assert rows("fleet-costs") == [
@@ -143,7 +150,9 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("fleet-hot-prefixes") == [
         ("m", f"{0xABC:016x}", "", "sql", 32 + 48, 2 * 32, 2 * 16 * 360, 17.8, 3, 40, "complete")
     ]
-    assert rows("model-replicas") == [(name, 21600, 0, 7200, 3600, 0, 0, 3600, 0) for name in ("a", "b")]
+    assert rows("model-replicas") == [
+        (name, 21600, 0, 7200, 3600, 0, 0, 0, 0, 3600, 0) for name in ("a", "b")
+    ]
     assert rows("model-capacity-gain") == [("m", 16, 0, 14400, 20.0, True)]
     assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0)}
     assert {row[1:] for row in rows("replica-tiers")} == {("a cpu", 30 / 80), ("b cpu", 30 / 80)}
@@ -225,7 +234,7 @@ def test_minutes_and_hours_have_what_engines_count(store: EmbeddedStore, own: Se
 
 
 def test_what_has_no_place_of_its_own_is_in_others(filled: RunSql) -> None:
-    causes = (21600, 0, 7200, 3600, 0, 0, 3600, 0)
+    causes = (21600, 0, 7200, 3600, 0, 0, 0, 0, 3600, 0)
     for panel, one in (("model-replicas", ("a", *causes)), ("model-fullness", ("a", 0.5))):
         whole = filled(panel, PANELS[panel].sql).result_rows
         narrow = PANELS[panel].sql.replace(f"LIMIT {TOP}", "LIMIT 1")
@@ -377,15 +386,17 @@ def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedSt
 
 def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore, own: Settings) -> None:
     causes = {
-        "peer_tokens": 20,
+        "peer_tokens": 24,
+        "peer_at_receivers_tokens": 4,
         "peer_and_evicted_tokens": 30,
         "evicted_tokens": 10,
-        "evicted_elsewhere_tokens": 5,
+        "evicted_elsewhere_tokens": 8,
+        "evicted_at_receivers_tokens": 3,
         "cleared_tokens": 5,
         "promoted_tokens": 8,
         "transferred_tokens": 12,
         "generated_tokens": 9,
-        "cold_tokens": 25,
+        "cold_tokens": 18,
         "unknown_tokens": 5,
     }
     write_rows(
@@ -404,7 +415,8 @@ def test_what_either_remedy_saves_is_a_share_of_its_own(store: EmbeddedStore, ow
         "routing or capacity %": 30,
         "capacity %": 15,
         "warm-up %": 5,
-        "cold %": 25,
+        "receivers only %": 7,
+        "cold %": 18,
         "unknown %": 5,
     }
     tokens = dict(zip(found.column_names, row, strict=True))

@@ -85,7 +85,10 @@ def test_figures_are_those_of_the_rows(samples: Samples) -> None:
         ("m", cause): rate
         for cause, rate in {
             **dict.fromkeys(
-                ("promoted", "transferred", "generated", "peer_and_evicted", "evicted_elsewhere", "unknown"),
+                (
+                    *("promoted", "transferred", "generated", "at_receivers", "peer_and_evicted"),
+                    *("evicted_elsewhere", "unknown"),
+                ),
                 0.0,
             ),
             "peer": 12.0,
@@ -127,7 +130,7 @@ def test_figures_equal_those_of_the_views(settings: Settings, samples: Samples, 
     sums = "sum(avoidable_tokens), sum(filled_tokens), sum(prefill_tokens)"
     (row,) = run("view", f"SELECT {sums} FROM hit_potential{bounds}").result_rows
     filled = of(samples, metrics.Fleet.filled)
-    avoidable = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
+    avoidable = ("peer", "at_receivers", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
     assert sum(filled["m", cause] for cause in avoidable) * RANGE_SECONDS == row[0]
     assert sum(filled.values()) * RANGE_SECONDS == row[1]
     none = ("promoted", "transferred", "generated")

@@ -45,6 +45,7 @@ CAUSES = {
     "routing or capacity": 0.0,
     "capacity": 4.0,
     "warm-up": 2.0,
+    "receivers only": 0.0,
     "lower tier": 0.0,
     "transferred": 0.0,
     "generated": 0.0,
@@ -59,10 +60,11 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
             "routing or capacity, measured": 0.0,
             "routing, measured": 0.75,
             "warm-up, measured": 0.125,
+            "receivers only, measured": 0.0,
         },
         {
             f"{cause}, measured": CAUSE_COLOURS[cause]
-            for cause in ("routing", "routing or capacity", "capacity", "warm-up")
+            for cause in ("routing", "routing or capacity", "capacity", "warm-up", "receivers only")
         },
     ),
     "fleet: Fills by avoidable cause": (CAUSES, CAUSE_COLOURS),

@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.verify.fleet.transfers import run_of
-from schemas.residency import CLEARED, FILLED, Decisions, ResidencyChanges, ResidencyRecord, SourceChanges
-from schemas.rows import FillsRow
+from schemas.residency import (
+    CLEARED,
+    EVICTED,
+    FILLED,
+    Decisions,
+    ResidencyChanges,
+    ResidencyRecord,
+    SourceChanges,
+)
+from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import agree, compared, rows_of
 
@@ -79,3 +87,100 @@ def test_sessions_and_groups_that_announce_the_same_at_one_time_have_answers_of_
 
 SESSIONS = {(1, 0): 0, (2, 0): 1, (2, 1): 0}
 """(Incarnation, group): whether the last block of the run was stored before."""
+
+
+def fills_of(rows: list[Any], replica: str) -> FillsRow:
+    [row] = [row for row in rows if isinstance(row, FillsRow) and row.replica == replica]
+    return row
+
+
+def gpu_at_the_end(rows: list[Any]) -> RedundancyRow:
+    last: RedundancyRow = max(
+        (row for row in rows if isinstance(row, RedundancyRow) and row.medium == "gpu"),
+        key=lambda row: row.window,
+    )
+    return last
+
+
+def test_what_was_evicted_and_came_by_transfer_was_moved_again() -> None:
+    def came(*blocks: int, later: float) -> SourceChanges:
+        return said("d", changes(dict.fromkeys(blocks, START + later), end=blocks[-1]), receives=True)
+
+    def left(*blocks: int, kind: int, later: float) -> SourceChanges:
+        return said("d", changes(dict.fromkeys(blocks, START + later), kind), receives=True)
+
+    log = [
+        said("p", changes({1: START, 2: START})),
+        came(1, 2, later=1.0),
+        left(1, 2, kind=EVICTED, later=2.0),
+        came(1, 2, later=3.0),
+        left(1, kind=CLEARED, later=4.0),
+        came(1, later=5.0),
+        left(2, kind=EVICTED, later=6.0),
+        # Computed, as the run ends with a block that nobody had.
+        came(2, 3, later=7.0),
+    ]
+    row = fills_of(checked(records(log)), "d")
+    assert (row.filled_tokens, row.transferred_tokens) == (7 * SIZE, 5 * SIZE)
+    assert row.transferred_again_tokens == 2 * SIZE
+    assert (row.peer_and_evicted_tokens, row.cold_tokens) == (SIZE, SIZE)
+
+
+def test_what_receivers_hold_is_no_peer_of_others_and_no_copy_too_many() -> None:
+    def at(later: float, *blocks: int, kind: int = FILLED, end: int = 0) -> ResidencyChanges:
+        return changes(dict.fromkeys(blocks, START + later), kind, end=end)
+
+    log = [
+        said("p0", at(0.0, 1)),
+        said("d0", at(1.0, 1, end=1), at(1.0, 9, end=9), receives=True),
+        said("p0", at(2.0, 1, kind=EVICTED)),
+        # Only d0 has block 1, which p0 had evicted, and block 9, an answer.
+        said("p1", at(3.0, 1)),
+        said("p0", at(4.0, 1, 9)),
+        said("p1", at(5.0, 9)),
+        # A decode replica can be sent to where another one has it.
+        said("d1", at(6.0, 9, 50, end=50), receives=True),
+        # Two answers that were evicted since.
+        said("d0", at(6.5, 70, 71, end=71), at(7.0, 70, 71, kind=EVICTED), receives=True),
+        said("p0", at(8.0, 70), at(9.0, 70, kind=EVICTED)),
+        said("d1", at(9.0, 71, 72, end=72), at(9.5, 71, 72, kind=EVICTED), receives=True),
+        # What p0 evicted as well is a matter of its capacity.
+        said("p1", at(9.6, 70), at(9.6, 70, kind=EVICTED)),
+    ]
+    rows = checked(records(log))
+    found = {name: fills_of(rows, name) for name in ("p0", "p1", "d0", "d1")}
+    assert (found["p1"].evicted_elsewhere_tokens, found["p1"].peer_tokens) == (2 * SIZE, SIZE)
+    assert (found["p0"].peer_and_evicted_tokens, found["p0"].peer_tokens) == (SIZE, SIZE)
+    assert found["p0"].evicted_elsewhere_tokens == SIZE
+    assert (found["d0"].transferred_tokens, found["d0"].cold_tokens) == (SIZE, 3 * SIZE)
+    assert (found["d1"].peer_tokens, found["d1"].cold_tokens) == (SIZE, 2 * SIZE)
+    assert found["d1"].evicted_elsewhere_tokens == SIZE
+    parts = {
+        name: (row.peer_at_receivers_tokens, row.evicted_at_receivers_tokens) for name, row in found.items()
+    }
+    assert parts == {"p0": (SIZE, SIZE), "p1": (0, 0), "d0": (0, 0), "d1": (0, 0)}
+    # Block 1 is on p0, p1 and d0, block 9 on all, 50 on d1: one copy on either side is needed.
+    row = gpu_at_the_end(rows)
+    assert (row.owners_1, row.owners_2, row.owners_3, row.owners_4_7) == (1, 1, 1, 0)
+    assert (row.unique_tokens, row.physical_tokens, row.received_tokens) == (3 * SIZE, 8 * SIZE, 2 * SIZE)
+
+
+def test_what_a_receiver_keeps_on_a_lower_tier_it_received() -> None:
+    def on(medium: str, later: float, kind: int = FILLED) -> ResidencyChanges:
+        return changes({1: START + later}, kind, medium=medium)
+
+    log = [
+        said("d", on("gpu", 1.0), on("cpu", 1.0), receives=True),
+        said("d", on("gpu", 2.0, EVICTED), receives=True),
+        # Its engine says no more that it receives, but the copy is the same.
+        said("d", on("gpu", 3.0)),
+        said("p", on("gpu", 4.0)),
+        said("d", on("gpu", 5.0, EVICTED), on("cpu", 5.0, EVICTED)),
+        said("d", on("gpu", 6.0)),
+    ]
+    rows = checked(records(log))
+    assert fills_of(rows, "d").promoted_tokens == SIZE
+    assert fills_of(rows, "d").peer_and_evicted_tokens == SIZE
+    assert (fills_of(rows, "p").peer_tokens, fills_of(rows, "p").peer_at_receivers_tokens) == (SIZE, SIZE)
+    row = gpu_at_the_end(rows)
+    assert (row.owners_2, row.received_tokens) == (1, 0), "what came back was computed"

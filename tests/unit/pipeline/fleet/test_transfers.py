@@ -29,6 +29,10 @@ def test_avoidable_tokens_are_those_of_the_pair(clock: float) -> None:
         shards = played(PAIR, {"decode-0": clock}, layout, reading, seed)
         tokens = shards.tokens()
         assert not shards.out_of_order()
+        assert shards.sums("transferred_again_tokens") == {"decode-0": 7_120}
+        # The prefill replica had evicted 928 itself; the rest are answers.
+        at_receivers = shards.sums("peer_at_receivers_tokens", "evicted_at_receivers_tokens")
+        assert at_receivers == {"prefill-0": 4_368 - 928}
         assert {
             engine: {
                 "filled": of.total() - of["reannounced"],

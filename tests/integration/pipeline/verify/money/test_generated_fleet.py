@@ -86,6 +86,8 @@ def _rank(
         for group in range(2):
             tokens = {cause: 16 * chance.randrange(4) for cause in CAUSES}
             figures = {f"{cause}_tokens": count for cause, count in tokens.items()}
+            figures["peer_at_receivers_tokens"] = tokens["peer"] * chance.randrange(2)
+            figures["evicted_at_receivers_tokens"] = tokens["evicted_elsewhere"] * chance.randrange(2)
             empty = dict.fromkeys(FillsRow.__struct_fields__, 0)
             row = {
                 **empty,
@@ -214,7 +216,7 @@ def assert_equal(found: dict[Any, Cost], wanted: dict[Key, Cost]) -> None:
 def test_costs_are_those_of_a_recount(fleet: Database, begin: datetime, end: datetime) -> None:
     wanted = costs(inputs(fleet.made, begin, end))
     assert {cost.rate_basis for cost in wanted.values()} == {"measured", "assumed", "unknown"}
-    assert {key.cause for key in wanted} == {"gpu", "lower_tier", *CAUSES[1:]}
+    assert {key.cause for key in wanted} == {"gpu", "lower_tier", "at_receivers", *CAUSES[1:]}
     assert_equal(fleet.view(begin, end), wanted)
     for step in (60, 3600, 86400):
         assert_equal(fleet.view(begin, end, step), wanted)

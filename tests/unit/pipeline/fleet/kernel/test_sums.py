@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from pipeline.fleet.kernel.sums import put_keys, sum_pairs
-from pipeline.fleet.kernel.tables import ANNOUNCED, BLOCK, HAS_LOSS, PAIR, STORE_ONLY_BIT, capacity_for
+from pipeline.fleet.kernel.tables import (
+    ANNOUNCED,
+    BLOCK,
+    HAS_LOSS,
+    PAIR,
+    RECEIVED,
+    STORE_ONLY_BIT,
+    capacity_for,
+)
 
 GPU, STORE_ONLY = 1, 1 << STORE_ONLY_BIT
 Row = tuple[int, int, int, int]
@@ -24,7 +32,7 @@ def keys_in(blocks: list[int]) -> tuple[bool, np.ndarray]:
 
 def told(
     pairs: list[Row], blocks: list[int], *, first: int, losses: int
-) -> tuple[int, int, int, int, list[int]]:
+) -> tuple[int, int, int, int, int, int, list[int]]:
     _, keys = keys_in(blocks)
     of_source = np.zeros(4, np.int64)
     return *sum_pairs(np.array(pairs, PAIR), keys, first, losses, of_source), of_source.tolist()
@@ -32,21 +40,24 @@ def told(
 
 def counted(
     pairs: list[Row], blocks: set[int], *, first: int, losses: int
-) -> tuple[int, int, int, int, list[int]]:
+) -> tuple[int, int, int, int, int, int, list[int]]:
     numbers = {number & 0xFFFFFFFF for number in range(first, first + losses)}
-    wrong = held = announced = lost = 0
+    wrong = held = announced = lost = received = received_announced = 0
     of_source = [0] * 4
     for key, position, source, media in pairs:
         of_source[source] += 1
-        if not media or not key:
+        media_held = f"{media & 0x3FFF:b}".count("1")
+        if not media or not key or (media & RECEIVED and not media_held):
             wrong += 1
             continue
-        held += f"{media & 0x7FFF:b}".count("1")
+        held += media_held
         announced += bool(media & ANNOUNCED)
+        received += media_held if media & RECEIVED else 0
+        received_announced += bool(media & RECEIVED and media & ANNOUNCED)
         lost += bool(media & HAS_LOSS)
         wrong += bool(media & HAS_LOSS and position not in numbers)
         wrong += bool(media & (ANNOUNCED | HAS_LOSS) and key not in blocks)
-    return wrong, held, announced, lost, of_source
+    return wrong, held, announced, lost, received, received_announced, of_source
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -80,6 +91,9 @@ def test_sums_of_any_pairs_are_those_of_a_count(seed: int) -> None:
         ((5, 14, 1, HAS_LOSS), 1),
         ((5, 9, 1, HAS_LOSS), 1),
         ((5, 0, 1, 0), 1),
+        ((5, 0, 1, RECEIVED | GPU), 0),
+        ((5, 0, 1, RECEIVED), 1),
+        ((5, 13, 1, RECEIVED | HAS_LOSS), 1),
         ((0, 0, 1, GPU), 1),
     ],
 )

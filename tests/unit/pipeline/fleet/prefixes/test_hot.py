@@ -131,13 +131,16 @@ def test_many_shared_prefixes_are_exact_or_below_the_bound(largest: int) -> None
     blocks["key"][taken] = rng.integers(1, 1 << 63, len(taken))
     blocks["size"] = 16
     blocks["owners"][taken] = rng.integers(0, 5, len(taken))
+    blocks["received"][taken] = rng.integers(0, 1 + blocks["owners"][taken])
     blocks["root"][taken] = rng.zipf(1.3, len(taken)) % 5000
     blocks["lineage"][taken] = rng.integers(0, 2, len(taken))
     blocks["depth"] = rng.integers(1, 100, len(blocks))
     real: Counter[tuple[int, int]] = Counter()
-    for root, lineage, owners in blocks[["root", "lineage", "owners"]][taken].tolist():
-        if root and owners > 1:
-            real[root, lineage] += 16 * (owners - 1)
+    for root, lineage, owners, received in blocks[["root", "lineage", "owners", "received"]][taken].tolist():
+        # Of what both hold that receive and that do not, one copy is needed on either side.
+        needed = (received > 0) + (received < owners)
+        if root and owners > needed:
+            real[root, lineage] += 16 * (owners - needed)
     asked = np.zeros(1, SHARED)
     asked["root"] = 4999
     found, bound = shared_prefixes(blocks, asked, sums=1 << 12, largest=largest, prefixes=1 << 10)
