@@ -228,7 +228,9 @@ class Recovery:
             elif not self._verified and head.seq > 0 and not final:
                 return
             else:
-                self._verified = self._verified or final
+                if not self._verified and final:
+                    # Nobody will say of which life the stored position is.
+                    self._verified = self._doubted = True
                 decision = decide(position, head.seq, head.fingerprint)
                 if isinstance(decision, Duplicate):
                     backlog.pop()

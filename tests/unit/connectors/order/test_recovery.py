@@ -252,7 +252,8 @@ def test_tail_is_asked_for_within_a_minute_of_an_engine_that_did_not_answer(unan
         while driver.stream.ask is None:
             driver.wait(1)
         driver.answer([], outcome="timeout")
-    assert driver.new() == [1], "2 is lost on its way, and nothing comes behind it"
+    confirmed_by_nobody = Gap(0, 0, "unconfirmed")
+    assert driver.new() == [confirmed_by_nobody, 1], "2 is lost on its way, and nothing comes behind it"
     deaf_at = driver.now
     while driver.stream.ask is None:
         driver.wait(1)
@@ -522,7 +523,7 @@ def test_resume_of_an_engine_that_does_not_answer_goes_on_where_it_can() -> None
     driver.live(6, 8)
     for _ in range(2):
         driver.answer([], outcome="unreachable")
-    assert driver.new() == [6, Gap(7, 7, "replay_timeout"), 8]
+    assert driver.new() == [UNCONFIRMED, 6, Gap(7, 7, "replay_timeout"), 8]
     assert driver.lives == [77]
 
 
