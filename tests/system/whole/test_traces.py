@@ -46,6 +46,8 @@ FLEETS: dict[str, Size] = {
     "small-two": (2, 1500),
 }
 """By model; a cache that cannot hold the trace's longest request is made as large as that."""
+ROLES, PREFILLING, DECODING = "roles", 2, 2
+"""One more model, of which some replicas compute prompts that the others pull."""
 POINTS = 0.001
 """A tenth of a percentage point of the queried blocks."""
 
@@ -116,6 +118,16 @@ def fleets(sizes: dict[str, Size]) -> Iterator[dict[str, TraceFleet]]:
         )
         for model, (replicas, budget) in sizes.items()
     }
+    made[ROLES] = TraceFleet(
+        TraceFleetSettings(
+            block_size=512,
+            replicas=PREFILLING + DECODING,
+            prefill_replicas=PREFILLING,
+            budget=sizes["small-two"][1],
+            model=ROLES,
+            addresses=AddressPlan(base_port=0, metrics_port=None),
+        )
+    )
     yield made
     for fleet in made.values():
         fleet.stop()
@@ -135,11 +147,12 @@ def tables(
             endpoint=address.endpoint,
             replay_endpoint=address.replay_endpoint,
             hash_scheme=address.hash_scheme,
+            role=address.role or "",
         )
         for model, fleet in fleets.items()
         for address in fleet.addresses()
     )
-    models = tuple(Model(model, BYTES, SPEED, GPUS, PRICE, "EUR") for model in FLEETS)
+    models = tuple(Model(model, BYTES, SPEED, GPUS, PRICE, "EUR") for model in fleets)
     span = requests[-1].seconds - requests[0].seconds
     pipeline.settings = msgspec.structs.replace(
         pipeline.settings,
@@ -165,7 +178,7 @@ def tables(
     window = f"(from = '{_utc(began - span - 3600)}', to = '{_utc(began + 600)}')"
     found = {row["model"]: row for row in pipeline.dicts(_sums())}
     played_in = f"from = '{_utc(began - span - 60)}', to = '{_utc(began + 600)}'"
-    for model in FLEETS:
+    for model in fleets:
         found[model]["findings"] = pipeline.dicts(
             f"SELECT * FROM {{}}.findings({played_in}) WHERE model = '{model}'"
         )
@@ -195,6 +208,8 @@ def _utc(at: float) -> str:
 
 CAUSES = (
     "promoted",
+    "transferred",
+    "generated",
     "peer",
     "peer_and_evicted",
     "evicted",
@@ -290,6 +305,17 @@ def test_causes_add_up_and_ideals_are_in_order(
         unique, physical = found["unique"]
         assert unique == BLOCK * len({block for request in requests for block in request.hash_ids})
         assert physical == found["filled_blocks"] * BLOCK
+
+
+def test_where_replicas_have_roles_it_adds_up_and_is_recounted(
+    tables: dict[str, Any], fleets: dict[str, TraceFleet]
+) -> None:
+    """Which replica comes first is not sure where an hour is played in seconds; `tables` recounts the log."""
+    found = tables[ROLES]
+    prefill, decode = fleets[ROLES].replicas[:PREFILLING], fleets[ROLES].replicas[PREFILLING:]
+    assert found["filled_blocks"] == sum(found[f"{cause}_blocks"] for cause in CAUSES)
+    assert found["filled_blocks"] == sum(each.counters.stored_blocks for each in (*prefill, *decode))
+    assert 0 < found["transferred_blocks"] <= sum(each.counters.stored_blocks for each in decode)
 
 
 @dataclass
