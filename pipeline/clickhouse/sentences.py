@@ -26,9 +26,9 @@ TITLES: dict[str, Cases] = {
     "transfers": "{so_many} count other transfers than their events show, {share} apart{first}",
     "moved again": "{so_many} had evicted {share} of the tokens that were transferred to them{first}",
     "capacity": (
-        ("many = 1", "{subject} evicts what it fills again: {share} of its prefill"),
-        ("many <= 3", "{names} evict what they fill again: {share} of their prefill"),
-        ("", "{many} replicas of {model} evict what they fill again: {share} of their prefill"),
+        ("many = 1", "{subject} evicts what it fills again: {least}{share} of its prefill"),
+        ("many <= 3", "{names} evict what they fill again: {least}{share} of their prefill"),
+        ("", "{many} replicas of {model} evict what they fill again: {least}{share} of their prefill"),
     ),
     "restarts": "{so_many} restarted together at {at}: {share} of the prefill was filled again",
     "prefix": "Prefix {subject} of {model} is new since {at} and makes {share} of the avoidable prefill",
@@ -54,16 +54,29 @@ ACTIONS: dict[str, Cases] = {
     "transfers": "Take what was transferred and avoidable there as an estimate: "
     "failed and partial transfers look alike",
     "moved again": "Give {each} more KV cache, or a CPU tier: what stays need not be moved again",
-    "capacity": "Give {each} {room} more KV cache a rank, "
-    "or a CPU tier with so much more room than the GPU cache",
+    "capacity": (
+        (
+            "number = 0",
+            "Give {each} more KV cache, or a CPU tier: how much is not known, as is usual for hybrid engines",
+        ),
+        (
+            "",
+            "Give {each} {room} more KV cache a rank{from_to}, "
+            "or a CPU tier with so much more room than the GPU cache",
+        ),
+    ),
     "restarts": "Restart {model} in rotation, {eighth} at a time, and route by prefix: "
     "the others still hold what is shared",
     "prefix": "Send requests that begin with {subject} to one replica, or undo the change of prompt",
     "hashes": "Give all replicas of {model} the same hash algorithm and PYTHONHASHSEED, or these another "
     "hash_scheme",
     "streams": (
-        ("number = 3", "Do not trust its occupancy; clear the cache of the engine or restart it"),
-        ("number = 2", "Set replay_endpoint, then clear the cache of these engines or restart them in turn"),
+        ("number = 3", "Do not trust its occupancy before its next restart, or until its cache is cleared"),
+        (
+            "number = 2",
+            "Nothing now: the next restart or cleared cache of each completes it; `kvlens doctor` says why no "
+            "replay did",
+        ),
         ("", "Nothing now: a restart or a cleared cache completes it"),
     ),
 }
@@ -74,21 +87,46 @@ TEXTS: dict[str, Cases] = {
         ("kind = 'transfers'", "{tokens_per_hour} tokens/h computed by one count, transferred by the other"),
         ("kind = 'moved again'", "saves transfers of about {tokens_per_hour} tokens/h, and no prefill"),
         ("kind = 'decode'", "{tokens_per_hour} tokens/h{gpus} on replicas that should only decode"),
-        ("kind = 'routing' AND number = 1", "saves at most {tokens_per_hour} tokens/h{gpus}"),
+        ("kind = 'routing' AND number = 1", "saves {bound} {tokens_per_hour} tokens/h{gpus}"),
         (
             "kind = 'routing' AND number = 2",
-            "saves at most {tokens_per_hour} tokens/h{gpus}, less what only replicas that decode held",
+            "saves {bound} {tokens_per_hour} tokens/h{gpus}, less what only replicas that decode held",
         ),
         ("is_doubt", "{tokens_per_hour} tokens/h of unknown cause, at most {at_most_per_hour} in doubt"),
-        ("", "saves {bound} {tokens_per_hour} tokens/h{gpus}, at most {at_most_per_hour}"),
+        (
+            "bound = 'at most'",
+            "saves at most {tokens_per_hour} tokens/h{gpus}, {at_most_per_hour} with all of unknown cause",
+        ),
+        ("", "saves {bound} {tokens_per_hour} tokens/h{gpus}, at most {at_most_per_hour} ({at_most_share})"),
+    ),
+    "bound": (
+        ("at_least > 0", "at least"),
+        ("(kind = 'routing' AND number > 0) OR (kind = 'capacity' AND number = 0)", "at most"),
+        ("", "about"),
+    ),
+    "whose": (
+        ("kind != 'capacity'", "{model}"),
+        ("many = 1", "{subject}"),
+        ("", "{many} replicas of {model}"),
+    ),
+    "history": (
+        (
+            "toUnixTimestamp(arrayMax(each -> each.8, shadowed)) > 0",
+            "causes at {shadowed} may be unknown until {unknown_until}, because events of {lost_at} were lost",
+        ),
+        (
+            "",
+            "causes at {shadowed} may be unknown until {unknown_until}, "
+            "because not all was known until {incomplete_until}",
+        ),
     ),
     "incomplete": "rests on incomplete data: {incomplete} of {behind} replicas",
     "sampled": "estimated from one block in {sampled}",
     "avoidable title": "Prefill you could avoid",
     "avoidable": (
         ("isNull(now.gpu_seconds)", "{avoidable} tokens/s, its cost is not known"),
-        ("now.assumed", "{avoidable} tokens/s ≈ {avoidable_gpus} GPUs, assumed"),
-        ("", "{avoidable} tokens/s ≈ {avoidable_gpus} GPUs, measured"),
+        ("now.assumed", "{avoidable} tokens/s ≈ {avoidable_gpus} GPUs, assumed{not_found}"),
+        ("", "{avoidable} tokens/s ≈ {avoidable_gpus} GPUs, measured{not_found}"),
     ),
     "hits title": "Hit rate",
     "hits unknown": "not known",
@@ -103,8 +141,8 @@ TEXTS: dict[str, Cases] = {
     ),
     "lever": (
         ("now.lever_kind = ''", "nothing known would save a hundredth of the prefill"),
-        ("now.lever_at_least > 0", "saves at least {lever} of the prefill, at most {lever_at_most}"),
-        ("", "saves about {lever} of the prefill, at most {lever_at_most}"),
+        ("now.lever_bound = 'at most'", "saves at most {lever} of the prefill of {lever_whose}"),
+        ("", "saves {lever_bound} {lever} of the prefill of {lever_whose}, at most {lever_at_most}"),
     ),
     "data title": "Data",
     "data complete": "{complete} of {streams} complete",
@@ -114,7 +152,7 @@ TEXTS: dict[str, Cases] = {
         ("", "newest rows at most {lasting_at_most} old"),
     ),
     "change": (
-        ("isNull(now)", ""),
+        ("isNull(now) OR (isNull(before) AND place > 1)", ""),
         ("isNull(before)", "nothing to compare with before"),
         ("abs(assumeNotNull(now - before)) < 0.0005", "as in the range before"),
         ("now > before", "▲ {points} points against the range before"),
@@ -123,8 +161,33 @@ TEXTS: dict[str, Cases] = {
 }
 """What else `briefing` says, by the name that it asks for."""
 
+_SIZED = (
+    "if(bytes > 0, replaceOne(formatReadableSize({0} * bytes / number), '.00', ''), "
+    "concat(toString({0}), ' tokens'))"
+)
+"""So many tokens, in bytes where a token's are known."""
+_LEAST, _MOST = (f"array{end}(rate -> rate.5, rated)" for end in ("Min", "Max"))
+"""Tokens for which a rank of the finding's replicas has room now; 0 where an engine does not say."""
+_FROM_TO = (
+    f"multiIf({_LEAST} = 0, '', {_LEAST} = {_MOST},"
+    f" concat(' (from ', {_SIZED.format(_LEAST)}, ' to ', {_SIZED.format(f'({_LEAST} + number)')}, ')'),"
+    f" concat(' (now ', {_SIZED.format(_LEAST)}, ' to ', {_SIZED.format(_MOST)}, ')'))"
+)
+_NOT_FOUND_GPUS = "(assumeNotNull(now.gpu_seconds) / now.seconds - now.gpu_seconds_found_per_hour / 3600)"
+"""Findings may count the same tokens, so there are so many at least."""
+_NOT_FOUND = (
+    f"if({_NOT_FOUND_GPUS} >= 0.05 * assumeNotNull(now.gpu_seconds) / now.seconds"
+    f" AND {_NOT_FOUND_GPUS} >= 0.005,"
+    f" concat('; at least ', toString(round({_NOT_FOUND_GPUS}, 2)), ' of them without a finding'), '')"
+)
+_SHADOWED_NAMES = "arrayDistinct(arrayMap(each -> each.1, shadowed))"
+_SHADOWED = (
+    f"if(length({_SHADOWED_NAMES}) = 1, {_SHADOWED_NAMES}[1],"
+    f" concat(toString(length({_SHADOWED_NAMES})), ' replicas'))"
+)
+
 ARGUMENTS: dict[str, str] = {
-    **dict.fromkeys(("model", "subject"), ""),
+    **dict.fromkeys(("model", "subject", "bound"), ""),
     **{name: f"toString({name})" for name in ("many", "behind", "incomplete", "sampled")},
     "so_many": "toString(many), ' of ', toString(behind), ' replicas of ', model",
     "share": "percent(share)",
@@ -139,14 +202,23 @@ ARGUMENTS: dict[str, str] = {
     "eighth": "toString(greatest(1, intDiv(behind, 8)))",
     "tokens_per_hour": "short(tokens_per_hour)",
     "at_most_per_hour": "short(at_most_per_hour)",
-    "bound": "if(at_least > 0, 'at least', 'about')",
+    "least": "if(number > 0, 'at least ', '')",
+    "from_to": _FROM_TO,
+    "at_most_share": "percent(at_most / prefill_tokens)",
     "gpus": "if(isNull(gpu_seconds_per_hour), '',"
     " concat(' (', toString(round(assumeNotNull(gpu_seconds_per_hour) / 3600, 2)), ' GPUs)'))",
     "avoidable": "short_rate(now.avoidable / now.seconds)",
     "avoidable_gpus": "toString(round(assumeNotNull(now.gpu_seconds) / now.seconds, 2))",
     "ideal": "percent(now.ideal / now.queried)",
-    "lever": "percent(now.lever_tokens / now.prefill)",
-    "lever_at_most": "percent(now.lever_at_most / now.prefill)",
+    "not_found": _NOT_FOUND,
+    "lever": "percent(now.lever_tokens / now.lever_prefill)",
+    "lever_at_most": "percent(now.lever_at_most / now.lever_prefill)",
+    "lever_bound": "now.lever_bound",
+    "lever_whose": "now.lever_whose",
+    "shadowed": _SHADOWED,
+    "unknown_until": "moment(arrayMax(each -> each.6, shadowed))",
+    "incomplete_until": "moment(arrayMax(each -> each.7, shadowed))",
+    "lost_at": "moment(arrayMax(each -> each.8, shadowed))",
     "complete": "toString(streams.complete)",
     "streams": "toString(streams.all)",
     "age": "toString(streams.age)",

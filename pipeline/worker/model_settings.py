@@ -1,4 +1,4 @@
-"""Writes what the settings say about models and prefixes, with the time from which prices and rates hold."""
+"""Writes what the settings say about models, prefixes and figures, and from when prices and rates hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
-from schemas.rows import ModelRow, PrefillSettingsRow, PrefixNameRow, Row
+from schemas.rows import FleetSettingRow, ModelRow, PrefillSettingsRow, PrefixNameRow, Row
 from schemas.settings import ClickHouse, Model, Settings
 
 Figures = tuple[float | None, float | None, float | None, str]
@@ -24,16 +24,14 @@ async def write_models(settings: Settings, tables: Tables, started_at: datetime)
     of a model which these settings lack stays: another worker's may have it.
     """
     version = int(started_at.timestamp() * 1000)
-    models: list[Row] = [
-        ModelRow(model.name, model.kv_bytes_per_token or 0, version) for model in settings.models
-    ]
+    rows: list[Row] = [FleetSettingRow("horizon_seconds", settings.fleet.horizon_seconds, version)]
+    rows += [ModelRow(model.name, model.kv_bytes_per_token or 0, version) for model in settings.models]
 
     async def write() -> None:
         latest = await asyncio.to_thread(_latest, settings.clickhouse)
-        await tables.insert([*models, *changed(settings.models, latest, started_at)])
+        await tables.insert([*rows, *changed(settings.models, latest, started_at)])
 
-    if models:
-        await until_taken(write)
+    await until_taken(write)
 
 
 def changed(

@@ -485,6 +485,16 @@ CREATE TABLE IF NOT EXISTS {database}.prefix_names
 ENGINE = {engine:ReplacingMergeTree(version)}
 ORDER BY first_block;
 
+-- What else of the settings decides what a figure means; from the worker that started last.
+CREATE TABLE IF NOT EXISTS {database}.fleet_settings
+(
+    name LowCardinality(String),
+    value Float64,
+    version UInt64
+)
+ENGINE = {engine:ReplacingMergeTree(version)}
+ORDER BY name;
+
 -- What the worker writes of routers' choices: one row for each request and replica chosen. No state stands behind it,
 -- so a record that is read twice is the same row twice.
 CREATE TABLE IF NOT EXISTS {database}.choices

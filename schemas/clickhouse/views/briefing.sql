@@ -25,7 +25,15 @@ WITH
         toString(multiIf(number >= 999950, round(number / 1e6, 2), number >= 999.5, round(number / 1e3, 1),
             number >= 9.95, round(number), round(number, 1))),
         multiIf(number >= 999950, 'M', number >= 999.5, 'k', '')) AS short_rate,
-    (now, before) -> {say:change} AS changed,
+    (now, before, place) -> {say:change} AS changed,
+    -- With what was watched for less than nine tenths of its time nothing is compared.
+    (
+        SELECT count() > 0
+        FROM {database}.sources
+        WHERE opened_at <= {from} - toIntervalSecond(intDiv(9 * (dateDiff('second', {from}, {to}) + 1), 10))
+            AND (closed_at IS NULL OR closed_at >= {from} - toIntervalSecond(dateDiff('second', {from}, {to}) + 1))
+            AND (empty({models:Array(String)}) OR has({models:Array(String)}, model))
+    ) AS compares,
     number -> multiIf(
         number < 120, concat(toString(number), ' s'),
         number < 7200, concat(toString(intDiv(number, 60)), ' min'),
@@ -46,12 +54,20 @@ WITH
             any(facts.model) AS model,
             own,
             groupArray(facts.replica) AS members,
-            groupArray((facts.replica, facts.prefill_tokens, facts.gpu_seconds_per_token, facts.rate_basis)) AS rates,
+            groupArray((
+                facts.replica, facts.prefill_tokens, facts.gpu_seconds_per_token, facts.rate_basis, facts.room_tokens,
+                facts.unknown_until, facts.incomplete_until, facts.lost_at
+            )) AS rates,
             groupArrayIf(facts.replica, facts.hashes_alone) AS alone,
             groupArrayIf((facts.doubt, facts.unknown_tokens, facts.replica), facts.doubt > 0) AS doubtful,
             groupArrayIf(facts.replica, most > 0) AS evicting,
             sum(facts.prefill_tokens) AS prefill,
             sumIf(facts.prefill_tokens, most > 0) AS prefill_evicting,
+            groupArrayIf(facts.replica, curveless) AS evicting_curveless,
+            sumIf(facts.prefill_tokens, curveless) AS prefill_curveless,
+            sumIf(facts.evicted_tokens, curveless) AS evicted_curveless,
+            sumIf(facts.unknown_tokens, curveless) AS unknown_curveless,
+            countIf(facts.trust != 'complete' AND curveless) AS incomplete_curveless,
             sum(facts.routing_tokens) AS routing_all,
             sumIf(facts.routing_tokens, facts.role != 'decode') AS routing_prefilling,
             groupArrayIf(facts.replica, facts.role != 'decode') AS prefilling,
@@ -102,6 +118,8 @@ WITH
                 -- What was before is asked for by model only.
                 if(earlier, model, replica_facts.hash_domain) AS hash_domain,
                 arraySum(needed) AS most,
+                -- How much room it takes nobody knows: what hybrid engines store is not counted by one measure.
+                NOT earlier AND most = 0 AND evicted_tokens > 0 AS curveless,
                 if(count() OVER (PARTITION BY earlier, replica_facts.hash_domain) > 1
                     AND 2 * most > sum(most) OVER (PARTITION BY earlier, replica_facts.hash_domain), replica, '') AS own
             FROM {database}.facts_of_both(
@@ -144,10 +162,15 @@ WITH
             sum(places.incomplete) AS incomplete,
             max(places.sampled) AS sampled,
             groupArrayIf(
-                (arraySort(evicting), saved[knee], greatest(saved[knee], evicted), prefill_evicting, saved[-1],
+                (arraySort(evicting), saved[knee], greatest(saved[knee], evicted), prefill_evicting,
                     toUInt64(exp2(knee - 1)), bytes_per_token, incomplete_evicting),
                 knee > 0
-            ) AS curves
+            ) AS curves,
+            arraySort(groupArrayArray(places.evicting_curveless)) AS curveless,
+            sum(places.prefill_curveless) AS prefill_curveless,
+            sum(places.evicted_curveless) AS evicted_curveless,
+            sum(places.unknown_curveless) AS unknown_curveless,
+            sum(places.incomplete_curveless) AS incomplete_curveless
         FROM places
         GROUP BY earlier, hash_domain
     ),
@@ -168,11 +191,15 @@ WITH
             ) AS place,
             kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt, seconds,
             NOT is_sums AND NOT is_doubt AND kind NOT IN ('decode', 'moved again') AS saves,
+            {say:bound} AS bound,
+            {say:whose} AS whose,
             {say:worth} AS figure,
-            concat(
+            arrayStringConcat(arrayFilter(part -> part != '', [
                 if(incomplete > 0, {say:incomplete}, ''),
-                if(incomplete > 0 AND sampled > 1, '; ', ''),
-                if(sampled > 1, {say:sampled}, '')) AS caveat,
+                if(empty(shadowed), '', {say:history}),
+                if(sampled > 1, {say:sampled}, '')
+            ]), '; ') AS caveat,
+            shadowed,
             tokens, at_least, at_most, prefill_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
             gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
             multiIf(kind IN ('transfers', 'moved again'), 'replica', is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
@@ -184,9 +211,11 @@ WITH
         FROM
         (
             SELECT
-                * EXCEPT (rated, share, bytes, at, many),
+                * EXCEPT (rated, share, bytes, at),
                 {say:title} AS finding,
                 {say:action} AS action,
+                -- Complete again at the end of the range, or not: what was filled since may be of unknown cause.
+                arrayFilter(rate -> rate.6 > {to}, rated) AS shadowed,
                 multiIf(
                     -- To move what is there takes no prefill.
                     kind = 'moved again', toFloat64(0),
@@ -262,10 +291,19 @@ WITH
                             arrayMap(
                                 curve -> (
                                     'capacity', curve.1, if(length(curve.1) = 1, curve.1[1], ''), curve.2, curve.2, curve.3,
-                                    curve.4, curve.8, length(curve.1), curve.5 / curve.4, curve.6, curve.6 * curve.7,
+                                    curve.4, curve.7, length(curve.1), curve.2 / curve.4, curve.5, curve.5 * curve.6,
                                     toDateTime(0, 'UTC')
                                 ),
                                 curves),
+                            if(
+                                empty(curveless), [],
+                                [(
+                                    'capacity', curveless, if(length(curveless) = 1, curveless[1], ''),
+                                    evicted_curveless, toUInt64(0), evicted_curveless + unknown_curveless,
+                                    prefill_curveless, incomplete_curveless, length(curveless),
+                                    evicted_curveless / prefill_curveless, toUInt64(0), toFloat64(0),
+                                    toDateTime(0, 'UTC')
+                                )]),
                             if(
                                 length(restarts.restarted) <= greatest(1, intDiv(size, 8)), [],
                                 [(
@@ -343,30 +381,34 @@ FROM
         [
             (
                 toUInt32(1), {say:avoidable title}, if(now.prefill = 0, '', percent(now.avoidable / now.prefill)), {say:avoidable},
-                toNullable(now.avoidable / nullIf(now.prefill, 0)), now.avoidable_past / nullIf(now.prefill_past, 0)
+                toNullable(now.avoidable / nullIf(now.prefill, 0)),
+                if(compares, now.avoidable_past / nullIf(now.prefill_past, 0), NULL)
             ),
             (
                 toUInt32(2), {say:hits title},
                 multiIf(now.prefill = 0, '', now.queried = 0, {say:hits unknown}, percent(now.hit / now.queried)), {say:hits},
-                toNullable(now.hit / nullIf(now.queried, 0)), now.hit_past / nullIf(now.queried_past, 0)
+                toNullable(now.hit / nullIf(now.queried, 0)),
+                if(compares, now.hit_past / nullIf(now.queried_past, 0), NULL)
             ),
             (
                 toUInt32(3), {say:lever title}, if(now.prefill = 0, '', {say:lever name}), {say:lever},
                 multiIf(now.lever_kind = 'routing', now.routing, now.lever_kind = 'capacity', now.evicted,
                     now.lever_kind = 'restarts', now.cleared, NULL) / nullIf(now.prefill, 0),
-                multiIf(now.lever_kind = 'routing', now.routing_past, now.lever_kind = 'capacity', now.evicted_past,
-                    now.lever_kind = 'restarts', now.cleared_past, NULL) / nullIf(now.prefill_past, 0)
+                multiIf(NOT compares, NULL, now.lever_kind = 'routing', now.routing_past,
+                    now.lever_kind = 'capacity', now.evicted_past, now.lever_kind = 'restarts', now.cleared_past, NULL)
+                    / nullIf(now.prefill_past, 0)
             ),
             (
-                toUInt32(4), {say:data title}, if(streams.all = 0, '', {say:data complete}), {say:data},
+                toUInt32(4), {say:data title}, if(streams.all = 0, '', {say:data complete}),
+                concat({say:data}, if(empty(shadowed), '', concat('; ', {say:history}))),
                 toNullable(streams.complete / nullIf(streams.all, 0)),
-                streams.complete_past / nullIf(streams.all_past, 0)
+                if(compares, streams.complete_past / nullIf(streams.all_past, 0), NULL)
             )
         ] AS answers,
         arrayConcat(
             arrayMap(
                 one -> (
-                    'answer', one.1, one.2, one.3, one.4, changed(one.5, one.6), one.5, one.6,
+                    'answer', one.1, one.2, one.3, one.4, changed(one.5, one.6, one.1), one.5, one.6,
                     now.found[length(now.found) + 1]  -- beyond the end: all empty
                 ),
                 arrayFilter(one -> one.3 != '', answers)
@@ -400,10 +442,15 @@ FROM
             sumIf(sums.5, kind = 'past') AS cleared_past,
             sumIf(sums.6, kind = 'past') AS queried_past,
             sumIf(sums.7, kind = 'past') AS hit_past,
-            argMinIf(kind, place, saves) AS lever_kind,
-            argMinIf(tokens, place, saves) AS lever_tokens,
-            argMinIf(at_least, place, saves) AS lever_at_least,
-            argMinIf(at_most, place, saves) AS lever_at_most,
+            sumIf(ifNull(gpu_seconds_per_hour, 0), saves) AS gpu_seconds_found_per_hour,
+            groupArrayArrayIf(advice.shadowed, kind = 'sums') AS shadowed,
+            argMinIf((kind, tokens, prefill_tokens, at_most, bound, whose), place, saves) AS lever_finding,
+            lever_finding.1 AS lever_kind,
+            lever_finding.2 AS lever_tokens,
+            lever_finding.3 AS lever_prefill,
+            lever_finding.4 AS lever_at_most,
+            lever_finding.5 AS lever_bound,
+            lever_finding.6 AS lever_whose,
             arraySort(groupArrayIf(
                 (
                     place, caveat, kind, model, hash_domain, replicas, subject, tokens_per_hour, at_least_per_hour,

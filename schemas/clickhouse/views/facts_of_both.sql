@@ -38,7 +38,11 @@ SELECT
     cost.rate AS gpu_seconds_per_token,
     if(cost.basis = '', 'unknown', cost.basis) AS rate_basis,
     hashing.hashes = 'alone' AS hashes_alone,
-    health.doubt AS doubt
+    health.doubt AS doubt,
+    room.tokens AS room_tokens,
+    history.lost_at AS lost_at,
+    history.incomplete_until AS incomplete_until,
+    history.unknown_until AS unknown_until
 FROM {database}.fills_of_both(
     before = {before:DateTime('UTC')}, {range},
     seconds = {seconds:UInt32}, seconds_before = {seconds_before:UInt32}
@@ -87,5 +91,23 @@ LEFT JOIN
     )
     GROUP BY model, replica
 ) AS health ON health.model = fills.model AND health.replica = fills.replica
+LEFT JOIN
+(
+    SELECT model, replica, max(capacity_blocks * block_size) AS tokens
+    FROM {database}.occupancy(from = {to} - INTERVAL 1 MINUTE, to = {to})
+    WHERE medium = 'gpu'
+    GROUP BY model, replica
+) AS room ON room.model = fills.model AND room.replica = fills.replica
+LEFT JOIN
+(
+    SELECT
+        model,
+        replica,
+        max(lost_at) AS lost_at,
+        max(incomplete_until) AS incomplete_until,
+        max(unknown_until) AS unknown_until
+    FROM {database}.lost_history(to = {to})
+    GROUP BY model, replica
+) AS history ON history.model = fills.model AND history.replica = fills.replica
 WINDOW replicas AS (PARTITION BY fills.earlier, fills.model, fills.replica)
 SETTINGS join_use_nulls = 0

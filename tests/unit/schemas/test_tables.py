@@ -111,8 +111,8 @@ def test_newest_version_wins_by_key(table: str) -> None:
     assert TABLES[table].engine == "ReplacingMergeTree(version)"
     assert list(TABLES[table].columns)[-1] == "version"
     key = [part.strip() for part in TABLES[table].key.strip("()").split(",")]
-    # `models`, `prefix_names` and `hash_groups` hold only what is so now.
-    last = {"window", "time", "since", "incarnation", "model", "shard", "first_block", "request_id"}
+    # `models`, `prefix_names`, `fleet_settings` and `hash_groups` hold only what is so now.
+    last = {"window", "time", "since", "incarnation", "model", "shard", "first_block", "name", "request_id"}
     assert key[-1] in last
 
 
