@@ -74,8 +74,8 @@ ACTIONS: dict[str, Cases] = {
         ("number = 3", "Do not trust its occupancy before its next restart, or until its cache is cleared"),
         (
             "number = 2",
-            "Nothing now: the next restart or cleared cache of each completes it; `kvlens doctor` says why no "
-            "replay did",
+            "Nothing now: the next restart or cleared cache of each completes it; `kvlens doctor` says why "
+            "no replay did",
         ),
         ("", "Nothing now: a restart or a cleared cache completes it"),
     ),
@@ -93,6 +93,7 @@ TEXTS: dict[str, Cases] = {
             "saves {bound} {tokens_per_hour} tokens/h{gpus}, less what only replicas that decode held",
         ),
         ("is_doubt", "{tokens_per_hour} tokens/h of unknown cause, at most {at_most_per_hour} in doubt"),
+        ("bound = 'at most' AND at_most = tokens", "saves at most {tokens_per_hour} tokens/h{gpus}"),
         (
             "bound = 'at most'",
             "saves at most {tokens_per_hour} tokens/h{gpus}, {at_most_per_hour} with all of unknown cause",
@@ -112,7 +113,8 @@ TEXTS: dict[str, Cases] = {
     "history": (
         (
             "toUnixTimestamp(arrayMax(each -> each.8, shadowed)) > 0",
-            "causes at {shadowed} may be unknown until {unknown_until}, because events of {lost_at} were lost",
+            "causes at {shadowed} may be unknown until {unknown_until}, "
+            "because events of {lost_at} were lost",
         ),
         (
             "",

@@ -17,6 +17,7 @@ SERIES = f"{RANGE}, step = {{step:UInt32}}"
 """Arguments of the views `*_series`: columns `time` and `width` come with them."""
 LATEST = "from = toUnixTimestamp({to:DateTime('UTC')}) - 60, to = toUnixTimestamp({to:DateTime('UTC')})"
 """Arguments of the views of ten-second tables for what is the case at the end of the range."""
+AT_THE_END = "to = toUnixTimestamp({to:DateTime('UTC')})"
 
 MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
 (
@@ -45,34 +46,26 @@ tokens once more.
 As one value, because the shards of a cluster get what stands in IN as it is, and lose a view's arguments."""
 
 
-def gpu_pools(view: str, chosen: str, time: str = "") -> str:
-    """Return a query of columns replica, dp_rank, window, entries, blocks, capacity, and `time` if named.
-
-    Of each group only the largest blocks count: entries of smaller ones lie in those, and would fill an
-    engine several times over (docs/exactness.md, Drift). Capacity is 0 where the engine does not report it.
-    """
-    named = f"{time}, " if time else ""
-    return f"""
-    SELECT {named}replica, dp_rank, window,
-        sum(group_entries) AS entries, sum(group_blocks) AS blocks, max(reported) AS capacity
-    FROM
-    (
-        SELECT {named}replica, dp_rank, window, group_idx, max(capacity_blocks) AS reported,
-            argMax(entries, block_size) AS group_entries, argMax(blocks, block_size) AS group_blocks
-        FROM {view}
-        WHERE medium = 'gpu' AND {chosen}
-        GROUP BY {named}replica, dp_rank, window, group_idx
-    )
-    GROUP BY {named}replica, dp_rank, window"""
-
-
 def tokens_by_medium(chosen: str) -> str:
-    """Return a query of the resident tokens at each point of time, by medium."""
+    """Return a query of the resident tokens at each point of time, by medium.
+
+    A medium is called `≤ gpu` where any of it is an upper bound, and `cpu, as far as told` where some engines
+    do not say how many tokens a block has; where none does, its tokens are NULL.
+    """
     return f"""
-SELECT time, medium, sum(tokens) / uniqExact(window) AS tokens
-FROM occupancy_series({SERIES})
-WHERE {chosen}
-GROUP BY time, medium
+SELECT time, concat(
+        if(max(bounded) OVER of_medium, '≤ ', ''), part.medium,
+        if(max(untold) OVER of_medium AND max(isNotNull(part.tokens)) OVER of_medium, ', as far as told', '')
+    ) AS medium, part.tokens AS tokens
+FROM
+(
+    SELECT time, medium, sum(rank.tokens) / uniqExact(window) AS tokens, max(is_bound) AS bounded,
+        max(isNull(rank.tokens)) AS untold
+    FROM held_series({SERIES}) AS rank
+    WHERE {chosen}
+    GROUP BY time, medium
+) AS part
+WINDOW of_medium AS (PARTITION BY part.medium)
 ORDER BY time, medium"""
 
 

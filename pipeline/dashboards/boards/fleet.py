@@ -8,18 +8,23 @@ from pipeline.dashboards.boards.money import COSTS, GPUS_LOST
 from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
 from pipeline.dashboards.queries import (
+    AT_THE_END,
     LATEST,
     MODELS,
     RANGE,
     SERIES,
     TOP,
-    gpu_pools,
     rates_by_model,
     tokens_by_medium,
 )
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b", "never heard": "#8b93a1"}
-MEDIUM_COLOURS = {"gpu": "#27a5b5", "cpu": "#5468c9", "disk": "#8a8f2e"}
+MEDIUM_COLOURS = {
+    f"{bound}{medium}{told}": colour
+    for medium, colour in {"gpu": "#27a5b5", "cpu": "#5468c9", "disk": "#8a8f2e"}.items()
+    for bound in ("", "≤ ")
+    for told in ("", ", as far as told")
+}
 OWNER_COLOURS = {
     "1": "#b7d0f0",
     "2": "#7fabe3",
@@ -61,20 +66,23 @@ FROM
 GPU_FULL = Panel(
     id="fleet-gpu-full",
     title="GPU cache in use",
-    description="Blocks that hold a cached prefix as a share of the engines' capacity, over the sources "
-    "that report one. Engines keep cached blocks until they need the room, so a busy fleet is close to "
-    "100 %. Exact where streams are complete.",
+    description="How much of the room for KV cache holds a cached prefix, over the ranks whose engine "
+    "reports its capacity, each weighted by the tokens that it has room for. Engines keep cached blocks until "
+    "they need the room, so a busy fleet is close to 100 %. Exact where streams are complete; a rank for which "
+    "more blocks are counted than it has (GPU cache in use by replica, on the board Model) counts as full.",
     unit="share",
     kind="stat",
     width=12,
     height=3,
     sql=f"""
-SELECT sum(entries) / nullIf(sum(capacity), 0) AS full
+SELECT sum(capacity_tokens * least(1, entries / capacity_blocks)) / nullIf(sum(capacity_tokens), 0) AS full
 FROM
-({gpu_pools(f"occupancy({LATEST})", MODELS)}
-    HAVING capacity > 0
+(
+    SELECT entries, capacity_blocks, capacity_tokens
+    FROM held({LATEST})
+    WHERE medium = 'gpu' AND capacity_blocks > 0 AND {MODELS}
     ORDER BY window DESC
-    LIMIT 1 BY replica, dp_rank
+    LIMIT 1 BY model, replica, dp_rank
 )""",
 )
 
@@ -113,11 +121,17 @@ FROM latest_streams({RANGE}, seconds = (SELECT seconds FROM finest({RANGE})))
 WHERE {MODELS}""",
 )
 
+HELD_EXPLAINED = (
+    "≤: an upper bound, as a hybrid engine or a tier (storage, object stores) does not say what leaves, or "
+    "as more was counted than there is room for. No figure, and as far as told: an engine does not say how "
+    "many tokens a block of its tier has."
+)
 OCCUPANCY = Panel(
     id="fleet-occupancy",
     title="Cached tokens by medium",
-    description="Distinct resident tokens. Each counts once per replica and medium, however many copies or "
-    "granularities there are. Media that never announce removals (storage, object stores) are upper bounds.",
+    description="Distinct resident tokens. Each counts once per rank and medium, however many copies, "
+    "granularities or KV-cache groups there are, and no rank has more on its GPU than it has room for. "
+    f"{HELD_EXPLAINED}",
     unit="tokens",
     kind="stacked",
     named_by="medium",
@@ -239,8 +253,10 @@ REPLICAS = Panel(
     "Receivers only: just replicas that receive KV hold it or had evicted it, as this one does not. "
     "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. These shares add up to 100. "
     "Lower tier and transferred: tokens that came from there; generated: that decoding completed, as far as "
-    "the stream tells. None of them is prefill. A replica without figures "
-    "filled nothing in the range; one never heard is configured, but has sent no batch yet.",
+    "the stream tells. None of them is prefill. Unknown until: the stream "
+    "was incomplete within the hour (`fleet.horizon_seconds`) before the end of the range, so what is filled "
+    "until then may be of unknown cause. A replica without figures filled nothing in the range; one never "
+    "heard is configured, but has sent no batch yet.",
     unit="tokens",
     kind="table",
     width=24,
@@ -262,6 +278,7 @@ SELECT
     promoted_tokens AS `lower tier`,
     transferred_tokens AS transferred,
     generated_tokens AS generated,
+    nullIf(history.until, toDateTime(0, 'UTC')) AS `unknown until`,
     if(filled_tokens = 0, known_trust, toString(potential.trust)) AS trust
 FROM
 (
@@ -280,6 +297,12 @@ FROM
     GROUP BY model, replica
 ) AS known
 FULL OUTER JOIN hit_potential_series({RANGE}) AS potential USING (model, replica)
+LEFT JOIN
+(
+    SELECT model, replica, max(unknown_until) AS until
+    FROM lost_history({AT_THE_END})
+    GROUP BY model, replica
+) AS history USING (model, replica)
 WHERE {MODELS}
 ORDER BY avoidable DESC, model, replica
 LIMIT {MOST_REPLICAS}""",

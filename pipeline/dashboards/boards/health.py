@@ -136,7 +136,8 @@ HASHES = Panel(
     unit="sources",
     kind="table",
     width=24,
-    empty="No stream is known to hash differently from the others of its hash domain.",
+    empty="No stream is known to hash differently from all others of its hash domain; where they fall into "
+    "groups that share nothing with each other, the findings above say so.",
     sql=f"""
 SELECT
     model, replica, dp_rank AS rank, hash_domain AS `hash domain`,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pipeline.dashboards.boards.causes import CAUSE_COLOURS, causes, filled_by_cause
 from pipeline.dashboards.boards.choices import SHARES, TOKENS
 from pipeline.dashboards.boards.restarts import restarts
-from pipeline.dashboards.panel import Board, Panel, Section
+from pipeline.dashboards.panel import Board, Panel, Section, Threshold
 from pipeline.dashboards.queries import (
     CHOSEN,
     MAIN_GROUPS,
     RANGE,
     SERIES,
     TOP,
-    gpu_pools,
     or_others,
     with_top,
 )
@@ -46,7 +45,9 @@ CAPACITY_GAIN = Panel(
     description="At least this share of the prefill would have been hits if every replica had this many more "
     "tokens of cache: a lower bound, because an evicted block may survive with less. Beyond the knee more "
     "cache saves less than before: it is the point furthest above the straight line from nothing to all that "
-    "more cache can save. Bytes need the model's `kv_bytes_per_token`. Leaves out what saves less than 1 %. "
+    "more cache can save. At most: what was filled again after the engine had evicted it, and what is of "
+    "unknown cause. Of hybrid engines only this is known, so they have no curve. Bytes need the model's "
+    "`kv_bytes_per_token`. Leaves out what saves less than 1 %. "
     f"The {TOP} models with most prefill.",
     unit="share",
     kind="curve",
@@ -60,14 +61,12 @@ WITH curves AS
     SELECT
         model,
         max(token_bytes) AS bytes,
-        sum(prefill) AS total,
         max(length(curve)) AS longest,
         sumForEach(arrayResize(curve, {CURVE_STEPS}, curve[-1])) AS whole
     FROM
     (
         SELECT
             model,
-            any(prefill_tokens) AS prefill,
             max(extra_bytes / extra_tokens) AS token_bytes,
             arrayMap(point -> point.2, arraySort(groupArray((extra_tokens, saved_tokens)))) AS curve
         FROM capacity_gain_series({RANGE})
@@ -75,23 +74,43 @@ WITH curves AS
         GROUP BY hash_domain, model, replica
     )
     GROUP BY model
-    ORDER BY total DESC, model
-    LIMIT {TOP}
+),
+known AS
+(
+    SELECT
+        fills.model AS model, total, fills.most AS most, bytes, longest, whole,
+        if(longest = 0, [], arraySlice(whole, 1, longest)) AS points
+    FROM
+    (
+        SELECT
+            model,
+            sum(prefill_tokens) AS total,
+            sum(evicted_tokens + peer_and_evicted_tokens) AS again,
+            sum(evicted_tokens + peer_and_evicted_tokens + unknown_tokens) AS most
+        FROM hit_potential_series({RANGE})
+        WHERE {CHOSEN}
+        GROUP BY model
+        HAVING total > 0 AND again >= 0.01 * total
+        ORDER BY total DESC, model
+        LIMIT {TOP}
+    ) AS fills
+    LEFT JOIN curves ON curves.model = fills.model
 )
 SELECT
     model,
-    toUInt64(exp2(step - 1)) AS `more tokens a replica`,
-    toUInt64(`more tokens a replica` * bytes) AS `in bytes`,
-    saved AS `tokens saved`,
-    round(100 * saved / total, 1) AS `% of the prefill`,
+    if(empty(points), NULL, toUInt64(exp2(step - 1))) AS `more tokens a replica`,
+    if(empty(points), NULL, toUInt64(exp2(step - 1) * bytes)) AS `in bytes`,
+    if(empty(points), NULL, saved) AS `tokens saved`,
+    round(100 * `tokens saved` / total, 1) AS `% of the prefill`,
+    round(100 * most / total, 1) AS `at most %`,
     row_number() OVER
     (
         PARTITION BY model
-        ORDER BY saved / whole[longest] - exp2(step - longest) DESC, step
+        ORDER BY saved / whole[greatest(longest, 1)] - exp2(step - longest) DESC, step
     ) = 1 AS knee
-FROM curves
-ARRAY JOIN arraySlice(whole, 1, longest) AS saved, range(1, longest + 1) AS step
-WHERE saved >= 0.01 * total AND total > 0
+FROM known
+ARRAY JOIN if(empty(points), [toUInt64(0)], points) AS saved, range(1, greatest(longest, 1) + 1) AS step
+WHERE empty(points) OR saved >= 0.01 * total
 ORDER BY model, `more tokens a replica`
 LIMIT {TOP * CURVE_STEPS}""",
 )
@@ -137,26 +156,30 @@ FULLNESS = Panel(
     id="model-fullness",
     title="GPU cache in use by replica",
     description=f"Cached entries as a share of the capacity, for the {TOP} fullest replicas that report one "
-    "and all others together. More than 100 % means that removals are missing (drift).",
+    "and all others together. The red part, above 100 %, is no cache: more blocks are counted than the "
+    "engine has, because removals are missing (drift).",
     unit="share",
     kind="timeseries",
     width=12,
     named_by="series",
     names="replica",
+    thresholds=(Threshold(1, "red"),),
     sql=f"""
 WITH per_source AS
-({gpu_pools(f"occupancy_series({SERIES})", CHOSEN, "time")}
-    HAVING capacity > 0
+(
+    SELECT time, replica, entries, capacity_blocks
+    FROM held_series({SERIES})
+    WHERE medium = 'gpu' AND capacity_blocks > 0 AND {CHOSEN}
 ),
 top AS
 (
     SELECT replica
     FROM per_source
     GROUP BY replica
-    ORDER BY sum(entries) / sum(capacity) DESC, replica
+    ORDER BY sum(entries) / sum(capacity_blocks) DESC, replica
     LIMIT {TOP}
 )
-SELECT time, {or_others("replica")} AS series, sum(entries) / sum(capacity) AS full
+SELECT time, {or_others("replica")} AS series, sum(entries) / sum(capacity_blocks) AS full
 FROM per_source
 GROUP BY time, series
 ORDER BY time, series""",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pipeline.dashboards.boards.causes import CAUSE_COLOURS
-from pipeline.dashboards.boards.fleet import MEDIUM_COLOURS
+from pipeline.dashboards.boards.fleet import HELD_EXPLAINED, MEDIUM_COLOURS
 from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section
-from pipeline.dashboards.queries import CHOSEN, SERIES, gpu_pools, tokens_by_medium
+from pipeline.dashboards.queries import CHOSEN, SERIES, tokens_by_medium
 
 OCCUPANCY = Panel(
     id="replica-occupancy",
     title="Cached tokens by medium",
     description="Distinct resident tokens of the chosen replicas, by medium. A drop to zero is a clear or "
-    "a restart.",
+    f"a restart. {HELD_EXPLAINED}",
     unit="tokens",
     kind="stacked",
     width=12,
@@ -25,23 +25,31 @@ GPU_BLOCKS = Panel(
     id="replica-gpu-blocks",
     title="GPU blocks against capacity",
     description="Physical blocks on the GPU that hold a cached prefix (in use), how many of them hold "
-    "something else than the others (distinct), and the capacity that the engine reports. More in use than "
-    "the capacity means that removals are missing (drift). Where a prompt was announced again since the last "
-    "clear, these are lower bounds (`at_least`).",
+    "something else than the others (distinct), and the capacity that the engine reports. Beyond capacity: "
+    "blocks that are counted although the engine has no room for them, because removals are missing (drift); "
+    "in use and distinct leave them out. Where a prompt was announced again since the last clear, these are "
+    "lower bounds (`at_least`).",
     unit="blocks",
     kind="timeseries",
     width=12,
     sql=f"""
 SELECT
     time,
-    sum(entries) / uniqExact(window) AS `in use`,
-    sum(blocks) / uniqExact(window) AS distinct,
-    sum(capacity) / uniqExact(window) AS capacity
+    sum(entries - beyond) / uniqExact(window) AS `in use`,
+    sum(least(blocks, entries - beyond)) / uniqExact(window) AS distinct,
+    sum(capacity_blocks) / uniqExact(window) AS capacity,
+    nullIf(sum(beyond) / uniqExact(window), 0) AS `beyond capacity`
 FROM
-({gpu_pools(f"occupancy_series({SERIES})", CHOSEN, "time")}
+(
+    SELECT
+        *,
+        if(capacity_blocks > 0 AND entries > capacity_blocks, entries - capacity_blocks, 0) AS beyond
+    FROM held_series({SERIES})
+    WHERE medium = 'gpu' AND {CHOSEN}
 )
 GROUP BY time
 ORDER BY time""",
+    colours={"beyond capacity": "#d1495b"},
 )
 
 GROUPS = Panel(

@@ -1,4 +1,4 @@
-"""Restarts and clears, which boards mark on their charts."""
+"""Restarts, clears and losses, which boards mark on their charts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ NAMED = """concat(
 
 
 def restarts(id: str, chosen: str) -> Annotation:
-    """Return the restarts and clears of the streams that the condition `chosen` selects."""
+    """Return what happened to the streams that the condition `chosen` selects."""
     return Annotation(
         id=id,
-        title="Restarts and clears",
+        title="Restarts, clears and lost events",
         sql=f"""
 SELECT min(window) AS time, concat({NAMED}, ' restarted') AS text
 FROM stream_health_series({SERIES})
 WHERE restarts > 0 AND {chosen}
+GROUP BY stream_health_series.time
+UNION ALL
+SELECT min(window) AS time, concat('events of ', {NAMED}, ' were lost') AS text
+FROM stream_health_series({SERIES})
+WHERE lost_batches + undecodable_events > 0 AND {chosen}
 GROUP BY stream_health_series.time
 UNION ALL
 SELECT min(window) AS time, concat({NAMED}, ' lost ', toString(sum(cleared_blocks)), ' blocks') AS text
