@@ -67,9 +67,10 @@ GPU_FULL = Panel(
     id="fleet-gpu-full",
     title="GPU cache in use",
     description="How much of the room for KV cache holds a cached prefix, over the ranks whose engine "
-    "reports its capacity, each weighted by the tokens that it has room for. Engines keep cached blocks until "
-    "they need the room, so a busy fleet is close to 100 %. Exact where streams are complete; a rank for which "
-    "more blocks are counted than it has (GPU cache in use by replica, on the board Model) counts as full.",
+    "reports its capacity, each weighted by the tokens that it has room for. Engines keep cached blocks "
+    "until they need the room, so a busy fleet is close to 100 %. Exact where streams are complete; a rank "
+    "for which more blocks are counted than it has counts as full (see GPU cache in use by replica on the "
+    "board Model).",
     unit="share",
     kind="stat",
     width=12,
@@ -279,24 +280,28 @@ SELECT
     transferred_tokens AS transferred,
     generated_tokens AS generated,
     nullIf(history.until, toDateTime(0, 'UTC')) AS `unknown until`,
-    if(filled_tokens = 0, known_trust, toString(potential.trust)) AS trust
+    if(filled_tokens = 0, known_trust, toString(figures.trust)) AS trust
 FROM
 (
-    SELECT model, replica, if(max(heard), toString(maxIf(trust, heard)), 'never heard') AS known_trust
+    SELECT *
     FROM
     (
-        SELECT model, replica, trust, true AS heard
-        FROM sources FINAL
-        WHERE opened_at <= {{to:DateTime('UTC')}}
-            AND (closed_at IS NULL OR closed_at >= {{from:DateTime('UTC')}})
-        UNION ALL
-        SELECT model, replica, trust, false AS heard
-        FROM stream_health({LATEST})
-        WHERE last_seq < 0
-    )
-    GROUP BY model, replica
-) AS known
-FULL OUTER JOIN hit_potential_series({RANGE}) AS potential USING (model, replica)
+        SELECT model, replica, if(max(heard), toString(maxIf(trust, heard)), 'never heard') AS known_trust
+        FROM
+        (
+            SELECT model, replica, trust, true AS heard
+            FROM sources FINAL
+            WHERE opened_at <= {{to:DateTime('UTC')}}
+                AND (closed_at IS NULL OR closed_at >= {{from:DateTime('UTC')}})
+            UNION ALL
+            SELECT model, replica, trust, false AS heard
+            FROM stream_health({LATEST})
+            WHERE last_seq < 0
+        )
+        GROUP BY model, replica
+    ) AS known
+    FULL OUTER JOIN hit_potential_series({RANGE}) AS potential USING (model, replica)
+) AS figures
 LEFT JOIN
 (
     SELECT model, replica, max(unknown_until) AS until

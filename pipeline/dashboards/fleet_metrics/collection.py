@@ -163,7 +163,9 @@ def _replicas(gauges: _Gauges, sums: Sums) -> None:
 def _tokens(gauges: _Gauges, sums: Sums) -> None:
     held: defaultdict[tuple[str, str], float] = defaultdict(float)
     for (model, medium), (tokens,) in sums.items():
-        held[model, medium if medium in MEDIA else "other"] += tokens or 0.0
+        # What no engine tells is no figure, and not 0.
+        if tokens is not None:
+            held[model, medium if medium in MEDIA else "other"] += tokens
     for labels, tokens in held.items():
         gauges.set(Fleet.cached, tokens, *labels)
 

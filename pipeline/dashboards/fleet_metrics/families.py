@@ -84,42 +84,28 @@ GROUP BY model, replica""",
     3,
 )
 _AT_THE_END = f"""
-    SELECT model, replica, dp_rank, medium, group_idx, block_size,
-        argMax(o.tokens, window) AS tokens, argMax(o.entries, window) AS entries,
-        argMax(o.capacity_blocks, window) AS capacity
-    FROM occupancy_series({SERIES}) AS o
-    GROUP BY model, replica, dp_rank, medium, group_idx, block_size"""
+    SELECT *
+    FROM held_series({SERIES})
+    ORDER BY window DESC
+    LIMIT 1 BY model, replica, dp_rank, medium"""
 TOKENS = Family(
     "tokens",
     f"""
-SELECT model, medium, sum(pool.tokens) AS tokens
+SELECT model, medium, sum(rank.tokens) AS tokens
 FROM
 ({_AT_THE_END}
-) AS pool
+) AS rank
 GROUP BY model, medium""",
     2,
 )
 BLOCKS = Family(
     "blocks",
     f"""
-SELECT model, sum(of_source.entries) AS entries, sum(of_source.capacity) AS capacity
+SELECT model, sum(rank.entries) AS entries, sum(rank.capacity_blocks) AS capacity
 FROM
-(
-    -- Of each group only the largest blocks count, as on the boards: smaller ones lie in those.
-    SELECT model, sum(of_group.entries) AS entries, max(of_group.capacity) AS capacity
-    FROM
-    (
-        SELECT model, replica, dp_rank, argMax(pool.entries, block_size) AS entries,
-            max(pool.capacity) AS capacity
-        FROM
-        ({_AT_THE_END}
-        ) AS pool
-        WHERE medium = 'gpu'
-        GROUP BY model, replica, dp_rank, group_idx
-    ) AS of_group
-    GROUP BY model, replica, dp_rank
-    HAVING capacity > 0
-) AS of_source
+({_AT_THE_END}
+) AS rank
+WHERE medium = 'gpu' AND capacity_blocks > 0
 GROUP BY model""",
     1,
 )

@@ -16,16 +16,10 @@ TABLES = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "
 # A parameterised view cannot be named by an Identifier parameter; the settings allow plain names only.
 _VIEW = "{database}.{view}(from = {{from:UInt32}}, to = {{to:UInt32}})"
 _OCCUPANCY = """
-SELECT replica, dp_rank, medium, sumIf(entries, block_size = largest), sumIf(blocks, block_size = largest),
-       sumIf(blocks, block_size < largest), sum(tokens), max(capacity_blocks), max(store_only), max(at_least),
-       max(trust)
-FROM (
-    SELECT *, max(block_size) OVER (PARTITION BY replica, dp_rank, medium) AS largest FROM (
-        SELECT * FROM {view}
-        ORDER BY window DESC LIMIT 1 BY replica, dp_rank, medium, group_idx, block_size
-    )
-)
-GROUP BY replica, dp_rank, medium
+SELECT replica, dp_rank, medium, entries, blocks, smaller_blocks, tokens, is_bound, capacity_blocks,
+       store_only, at_least, toString(trust)
+FROM {view}
+ORDER BY window DESC LIMIT 1 BY model, replica, dp_rank, medium
 """
 _FLOW = """
 SELECT replica, dp_rank, medium, sum(stored_blocks), sum(evicted_blocks), sumForEach(lifetime_hist),
@@ -58,7 +52,10 @@ class PoolFigures:
     """Distinct, of the largest block size."""
     fine_blocks: int
     """Distinct, of smaller sizes: announced beside the physical blocks, or for parts of them."""
-    tokens: int
+    tokens: int | None
+    """None where the engine does not say how many a block has."""
+    is_bound: bool
+    """There may be fewer tokens."""
     capacity_blocks: int
     """0 where the engine does not say."""
     store_only: bool
@@ -85,19 +82,10 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
     """Return the figures of all sources that had rows in the last minute, by name."""
     flows = {row[:3]: row[3:] for row in _read(client, _FLOW, database, "flow", now)}
     pools = []
-    for (
-        replica,
-        dp_rank,
-        medium,
-        entries,
-        blocks,
-        fine,
-        tokens,
-        capacity,
-        store_only,
-        at_least,
-        trust,
-    ) in _read(client, _OCCUPANCY, database, "occupancy", now):
+    for *names, entries, blocks, fine, tokens, is_bound, capacity, store_only, at_least, trust in _read(
+        client, _OCCUPANCY, database, "held", now
+    ):
+        replica, dp_rank, medium = names
         stored, evicted, lifetimes, since = flows.get((replica, dp_rank, medium), (0, 0, [], None))
         seconds = WINDOW_SECONDS if since is None else min(WINDOW_SECONDS, now - moment(since))
         seconds = max(seconds, 1.0)
@@ -110,6 +98,7 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
                 blocks,
                 fine,
                 tokens,
+                bool(is_bound),
                 capacity,
                 bool(store_only),
                 bool(at_least),

@@ -123,17 +123,21 @@ def _cells(pool: PoolFigures) -> tuple[str, ...]:
     return (
         f"{pool.replica}/{pool.dp_rank}",
         pool.medium,
-        f"{bound}{pool.entries:,}",
+        f"{bound}{pool.entries:,}{_beyond(pool)}",
         capacity,
         _bar(pool.entries, pool.capacity_blocks),
         f"{pool.fine_blocks:,}" if pool.fine_blocks else "",
-        # Placeholders of offload tiers do not say how many tokens they hold.
-        f"{pool.tokens:,}" if pool.tokens or not pool.entries else "?",
+        "?" if pool.tokens is None else f"{'<=' if pool.is_bound else ''}{pool.tokens:,}",
         f"{pool.stored_per_second:.1f}",
         "-" if pool.store_only else f"{pool.evicted_per_second:.1f}",
         lifetime,
         pool.trust,
     )
+
+
+def _beyond(pool: PoolFigures) -> str:
+    """Mark what the engine has no room for: removals are missing."""
+    return "!" if 0 < pool.capacity_blocks < pool.entries else ""
 
 
 def _bar(entries: int, capacity: int) -> str:

@@ -20,6 +20,7 @@ SELECT
     ) AS tokens,
     toBool(max(of_group.is_bound) OR (capacity_tokens > 0 AND most_tokens > capacity_tokens)) AS is_bound,
     toBool(max(of_group.store_only)) AS store_only,
+    toBool(max(of_group.at_least)) AS at_least,
     max(of_group.trust) AS trust
 FROM
 (
@@ -41,6 +42,7 @@ FROM
         max(part.entries > 0 AND part.block_size = 0) AS untold,
         (max(part.store_only) OR smaller_blocks > 0) AS is_bound,
         max(part.store_only) AS store_only,
+        max(part.at_least) AS at_least,
         max(part.trust) AS trust
     FROM {database}.occupancy_windows({range}, step = {step:UInt32}, seconds = {seconds:UInt32}) AS part
     GROUP BY window, width, time, model, replica, dp_rank, medium, group_idx
