@@ -19,6 +19,8 @@ Kind = Literal[
     "table",
     "state_timeline",
     "curve",
+    "lanes",
+    "flow",
     "answer",
     "findings",
 ]
@@ -28,9 +30,11 @@ Kind = Literal[
 the series, figures. `heatmap`: `time`, `bucket` (upper bound, in the panel's unit), `value`. `bar`: a text
 column, figures: parts of a whole, so they are stacked, unless the unit is `share`. `table`: as it is.
 `state_timeline`: `time`, the row's name, `state`, which is a key of `colours`. `curve`: a text column that
-names it, an amount, the same in bytes (0 where unknown), what this saves at least, the same in percent, and
-whether this is the knee; amounts ascend.
-`state_timeline`: `time`, the row's name, `state`, which is a key of `colours`. `answer`: a card for each row
+names it, an amount, the same in bytes (0 where unknown), what this saves at least, the same in percent, how
+many percent any amount saves at most, and whether this is the knee; amounts ascend, and are NULL in the one
+row of a curve that is not known. `lanes`: `time`, `place` (a text, by which lanes are sorted), the lane's
+name, a share or NULL. `flow`: `from`, `into`, a key of `colours`, and tokens: the first row's `from` is the whole,
+and what comes into a part goes out of it again if anything does. `answer`: a card for each row
 of texts `title`, `figure`, `detail`, `change`. `findings`: `#`, texts `finding`, `what to do`, `worth`,
 `but`, then `model`, `replica` and the board that it is `shown on`.
 """
@@ -117,6 +121,8 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """Series name to CSS colour, where a series has one meaning on every board."""
     named_by: str = ""
     """The text column whose values are the names of series or lanes; empty where columns name them."""
+    low_is_bad: bool = False
+    """Of `lanes`: the worst lane is the one with the lowest share."""
     names: Named = ""
     """What the names of its series, bars or lanes stand for."""
     empty: str = ""

@@ -69,6 +69,8 @@ WINDOW of_medium AS (PARTITION BY part.medium)
 ORDER BY time, medium"""
 
 
+MOST_LANES = 200
+"""Lanes of a picture of all replicas; the rest are not shown."""
 TOP = 20
 """Series or rows of a chart that names models or replicas; the rest are added up as `others`."""
 

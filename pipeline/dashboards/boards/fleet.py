@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pipeline.dashboards.boards.advice import ANSWER, FINDINGS
 from pipeline.dashboards.boards.causes import AVOIDABLE, CAUSE_COLOURS, filled_by_cause
+from pipeline.dashboards.boards.flow import FLOW
+from pipeline.dashboards.boards.lanes import FILLED_AGAIN, HITS, USE
 from pipeline.dashboards.boards.money import COSTS, GPUS_LOST
 from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
@@ -370,7 +372,8 @@ BOARD = Board(
     choices=("model",),
     sections=(
         Section("Answer", (ANSWER, FINDINGS)),
-        Section("Hit potential", (FILLS, HIT_RATES, REPLICAS)),
+        Section("Hit potential", (FLOW, FILLS, HIT_RATES, REPLICAS)),
+        Section("Replicas over time", (FILLED_AGAIN, HITS, USE)),
         Section("Cost", (GPUS_LOST, COSTS)),
         Section("Cache", (GPU_FULL, EVICTED_NOW, OCCUPANCY, REDUNDANCY, HOT_PREFIXES, EVICTION, TRUST)),
     ),

@@ -20,7 +20,7 @@ from pipeline.dashboards.grafana.query import (
 from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery, transformations
 from pipeline.dashboards.layout import GridArea, arranged, bottom
 from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel, Unit
-from pipeline.dashboards.queries import ROLE
+from pipeline.dashboards.queries import MOST_LANES, ROLE
 
 SCHEMA_VERSION = 41
 SMALLEST_STEP = "10s"
@@ -40,6 +40,8 @@ _TYPES: dict[Kind, PanelType] = {
     "table": "table",
     "state_timeline": "state-timeline",
     "curve": "table",
+    "lanes": "state-timeline",
+    "flow": "barchart",
     "answer": "table",
     "findings": "table",
 }
@@ -234,7 +236,7 @@ def _panel(number: int, panel: Panel, area: GridArea, asked_by: int) -> GrafanaP
 
 
 def _query(panel: Panel) -> Query:
-    as_series = panel.kind in ("timeseries", "stacked", "heatmap", "state_timeline")
+    as_series = panel.kind in ("timeseries", "stacked", "heatmap", "state_timeline", "lanes")
     return Query(
         ref_id="A",
         datasource=HERE,
@@ -245,31 +247,52 @@ def _query(panel: Panel) -> Query:
 
 
 def _field_config(panel: Panel) -> dict[str, Any]:
-    steps: list[dict[str, Any]] = [{"color": "text", "value": None}]
+    shaded = panel.kind == "timeseries" and bool(panel.thresholds)
+    steps: list[dict[str, Any]] = [{"color": "transparent" if shaded else "text", "value": None}]
     steps += [{"color": threshold.colour, "value": threshold.at} for threshold in panel.thresholds]
     defaults: dict[str, Any] = {
         "unit": "string" if panel.kind in _TEXTS else _UNITS[panel.unit],
         "custom": _custom(panel),
-        "color": {"mode": "thresholds" if panel.thresholds else "palette-classic-by-name"},
+        "color": {"mode": _colour_mode(panel)},
         "thresholds": {"mode": "absolute", "steps": steps},
     }
     if panel.unit == "share":
-        defaults |= {"min": 0, "max": 1}
+        # What is above the threshold is shaded: the scale ends where the figures do.
+        defaults |= {"min": 0} if shaded else {"min": 0, "max": 1}
     if panel.named_by:
         # Without it a series is called after its figure and its label, such as `tokens gpu`.
         defaults["displayName"] = f"${{__field.labels.{panel.named_by}}}"
     if panel.kind == "state_timeline":
         defaults |= {"mappings": [_states(panel)], "noValue": panel.empty}
         return {"defaults": defaults, "overrides": []}
+    if panel.kind == "lanes":
+        defaults |= {"mappings": [_BEYOND]}
     overrides = [_coloured(*each) for each in panel.colours.items()]
     if panel.kind in _TEXTS:
         overrides += [_linked(column, *link) for column, link in _LEADS_TO.items()]
     return {"defaults": defaults, "overrides": overrides}
 
 
+_BEYOND = {
+    "type": "range",
+    "options": {
+        "from": 1.000001,
+        "to": None,
+        "result": {"text": "more than there is", "color": "dark-purple"},
+    },
+}
+"""How a share above 1 is shown."""
+
+
+def _colour_mode(panel: Panel) -> str:
+    if panel.kind == "lanes":
+        return "continuous-RdYlGr" if panel.low_is_bad else "continuous-GrYlRd"
+    return "thresholds" if panel.thresholds and panel.kind == "stat" else "palette-classic-by-name"
+
+
 def _custom(panel: Panel) -> dict[str, Any]:
     """Return what the type of a panel adds to the options of a field."""
-    if panel.kind == "state_timeline":
+    if panel.kind in ("state_timeline", "lanes"):
         return {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False}
     if panel.kind not in ("timeseries", "stacked"):
         return {}
@@ -280,6 +303,7 @@ def _custom(panel: Panel) -> dict[str, Any]:
         "fillOpacity": 60 if stacked else 10,
         "showPoints": "never",
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+        **({"thresholdsStyle": {"mode": "area"}} if panel.thresholds else {}),
     }
 
 
@@ -324,7 +348,7 @@ def _options(panel: Panel) -> dict[str, Any]:
             "color": {"scheme": "Viridis", "mode": "scheme"},
             "yAxis": {"unit": _UNITS[panel.unit]},
         }
-    if panel.kind == "bar":
+    if panel.kind in ("bar", "flow"):
         return {
             "orientation": "horizontal",
             "xTickLabelSpacing": 0,
@@ -334,6 +358,15 @@ def _options(panel: Panel) -> dict[str, Any]:
         }
     if panel.kind == "state_timeline":
         return {"mergeValues": True, "showValue": "never", "rowHeight": 0.9, "legend": legend}
+    if panel.kind == "lanes":
+        # A page of all lanes: by itself Grafana shows twenty.
+        return {
+            "mergeValues": False,
+            "showValue": "never",
+            "rowHeight": 1,
+            "perPage": MOST_LANES,
+            "legend": {**legend, "showLegend": False},
+        }
     return {}
 
 

@@ -72,6 +72,8 @@ def panel_sql(panel: Panel) -> str:
         return grafana_sql(panel.id, _rows_of_heat(panel.sql))
     if panel.kind == "state_timeline":
         return grafana_sql(panel.id, _numbered_states(panel))
+    if panel.kind == "flow":
+        return grafana_sql(panel.id, _bars_of_flow(panel))
     return grafana_sql(panel.id, panel.sql)
 
 
@@ -98,6 +100,20 @@ FROM
 )
 WHERE bucket BETWEEN lowest AND highest
 ORDER BY time, bucket"""
+
+
+def _bars_of_flow(panel: Panel) -> str:
+    """Return a row for each part that is divided, with a column for each part: Grafana draws no flows."""
+    parts = ",".join(f"\n    sumIf(tokens, `into` = '{part}') AS `{part}`" for part in panel.colours)
+    return f"""
+SELECT
+    `from`,{parts}
+FROM
+(
+{panel.sql.strip()}
+)
+GROUP BY `from`
+ORDER BY sum(tokens) DESC"""
 
 
 def _numbered_states(panel: Panel) -> str:

@@ -8,7 +8,9 @@ import { drawBars } from "./panels/bars.js";
 import { drawCurve } from "./panels/curve.js";
 import { doctor } from "./panels/doctor.js";
 import { frame, showFull } from "./panels/frame.js";
+import { drawFlow } from "./panels/flow.js";
 import { drawHeat } from "./panels/heat.js";
+import { drawLanes } from "./panels/lanes.js";
 import { drawSeries } from "./panels/lines.js";
 import { bundled, listed } from "./panels/marks.js";
 import { drawStat } from "./panels/stat.js";
@@ -17,7 +19,7 @@ import { drawTable } from "./panels/table.js";
 import { adopt, current, follow, rangeOf, read, show } from "./state.js";
 import { moment, useUtc, zoneName } from "./time.js";
 
-const DRAW = { stat: drawStat, timeseries: drawSeries, stacked: drawSeries, heatmap: drawHeat, bar: drawBars, table: drawTable, state_timeline: drawStrips, curve: drawCurve, answer: drawAnswer, findings: drawFindings };
+const DRAW = { stat: drawStat, timeseries: drawSeries, stacked: drawSeries, heatmap: drawHeat, bar: drawBars, table: drawTable, state_timeline: drawStrips, curve: drawCurve, lanes: drawLanes, flow: drawFlow, answer: drawAnswer, findings: drawFindings };
 const EMPTY = "No data for this range and these filters. Rows come about two seconds after an engine publishes: choose a longer range, fewer filters, or run “kvlens doctor”.";
 const RETRY_MILLISECONDS = 5_000;
 // A store that has too much to do is asked less often.

@@ -10,7 +10,9 @@ import { picked, legend } from "./legend.js";
 const KNEE_PIXELS = 4;
 
 export function drawCurve(body, panel, answer, view) {
-  const curves = curvesOf(answer);
+  const [curves, unknown] = curvesOf(answer);
+  body.append(...unknown.map(({ name, most }) => make("p", { className: "note" }, make("b", {}, shortened(name)), `: not known how much cache saves what; all of it saves at most ${figure(most, "share")} of the prefill`)));
+  if (!curves.size) return () => {};
   const names = [...curves.keys()];
   const colours = coloursOf(names, panel.colours);
   const shown = picked(panel, names);
@@ -39,13 +41,17 @@ export function drawCurve(body, panel, answer, view) {
 }
 
 function curvesOf(answer) {
-  const [labels, amounts, bytes, , percents, knees] = answer.columns;
-  const curves = new Map();
+  const [labels, amounts, bytes, , percents, mosts, knees] = answer.columns;
+  const curves = new Map(), unknown = [];
   labels.forEach((label, row) => {
+    if (amounts[row] === null) {
+      unknown.push({ name: label, most: mosts[row] / 100 });
+      return;
+    }
     if (!curves.has(label)) curves.set(label, []);
-    curves.get(label).push({ amount: amounts[row], bytes: bytes[row], share: percents[row] / 100, knee: Boolean(knees[row]) });
+    curves.get(label).push({ amount: amounts[row], bytes: bytes[row], share: percents[row] / 100, most: mosts[row] / 100, knee: Boolean(knees[row]) });
   });
-  return curves;
+  return [curves, unknown];
 }
 
 // Of each amount on the axis what the largest one of the curve up to there saves.
@@ -60,7 +66,8 @@ function told(name, points) {
   const share = make("b", { textContent: `≥ ${figure(knee.share, "share")}` });
   share.dataset.figure = `${name}: knee`;
   share.dataset.value = knee.share;
-  const rest = last === knee ? "; more saves no more" : `; ${sizeOf(last)} would save ≥ ${figure(last.share, "share")}`;
+  const more = last === knee ? "" : `; ${sizeOf(last)} would save ≥ ${figure(last.share, "share")}`;
+  const rest = `${more}; any saves at most ${figure(last.most, "share")}`;
   return [` ${sizeOf(knee)} a replica saves `, share, " of the prefill", rest];
 }
 

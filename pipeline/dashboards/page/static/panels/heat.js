@@ -5,7 +5,7 @@ import { figure } from "../format.js";
 import { moment, tick } from "../time.js";
 import { points } from "./series.js";
 
-const FAINTEST = 0.12;
+export const FAINTEST = 0.12;
 const LABELS = 6;
 const PARTS = 10;
 
@@ -26,9 +26,11 @@ export function drawHeat(body, panel, answer, view) {
     context.globalAlpha = FAINTEST + (1 - FAINTEST) * Math.sqrt(amounts[row] / most);
     context.fillRect(along.of(times[row]), count - 1 - level(buckets[row]), 1, 1);
   }
-  label(frame, panel, view, lowest, count);
+  label(frame, panel, lowest, count);
+  timesBelow(frame, view);
   const found = new Map(times.map((at, row) => [`${along.of(at)} ${level(buckets[row])}`, amounts[row]]));
-  point(frame, canvas, (left, up) => {
+  pointed(frame, canvas, (left, row) => {
+    const up = count - 1 - row;
     const range = `${figure(2 ** (lowest + up - 1), panel.unit)} to ${figure(2 ** (lowest + up), panel.unit)}`;
     return `${moment(along.first + left * answer.step, true)}, ${range}: ${figure(found.get(`${left} ${up}`) ?? 0, "blocks")} blocks`;
   });
@@ -39,30 +41,33 @@ export function drawHeat(body, panel, answer, view) {
 }
 
 // Each label stands beside the middle of its row.
-function label(frame, panel, view, lowest, count) {
+function label(frame, panel, lowest, count) {
   for (let up = 0; up < count; up += Math.max(1, Math.ceil(count / LABELS))) {
     const text = make("span", { className: "level", textContent: "≤ " + figure(2 ** (lowest + up), panel.unit) });
     text.style.bottom = `calc(20px + (100% - 20px) * ${(up + 0.5) / count})`;
     frame.append(text);
   }
+}
+
+export function timesBelow(frame, view) {
   for (const part of [0, 0.5, 1]) {
     const text = make("span", { textContent: tick(view.from + part * (view.to - view.from), (view.to - view.from) / PARTS) });
     text.style.bottom = "0";
-    text.style.left = part === 1 ? "" : `calc(64px + (100% - 64px) * ${part})`;
+    text.style.left = part === 1 ? "" : `calc(var(--names) + (100% - var(--names)) * ${part})`;
     if (part === 1) text.style.right = "0";
     frame.append(text);
   }
 }
 
-// Say what is under the pointer: `told(column, row)`, rows counted upwards.
-function point(frame, canvas, told) {
+// Say what is under the pointer: `told(column, row)`, rows counted from above.
+export function pointed(frame, canvas, told) {
   const tip = make("div", { className: "tip", hidden: true });
   frame.append(tip);
   canvas.addEventListener("pointermove", (event) => {
     const left = Math.floor((event.offsetX / canvas.clientWidth) * canvas.width);
-    const up = canvas.height - 1 - Math.floor((event.offsetY / canvas.clientHeight) * canvas.height);
+    const row = Math.floor((event.offsetY / canvas.clientHeight) * canvas.height);
     tip.hidden = false;
-    tip.textContent = told(left, up);
+    tip.textContent = told(left, row);
     tip.style.left = `${Math.min(event.offsetX + 78, frame.clientWidth - tip.offsetWidth - 4)}px`;
     tip.style.top = `${Math.max(0, event.offsetY - 34)}px`;
   });

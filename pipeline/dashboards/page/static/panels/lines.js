@@ -63,13 +63,33 @@ export function drawSeries(body, panel, answer, view) {
         view.narrow(from, to);
       }],
       setCursor: [(self) => showTip(self, tip, axis, drawn, panel, marks)],
-      draw: [(self) => drawMarks(self, marks, style("--bad"))],
+      draw: [(self) => drawBeyond(self, panel), (self) => drawMarks(self, marks, style("--bad"))],
     },
   }, [axis, ...order.map((index) => layers[index])], plot);
   chart.over.append(tip);
   chart.over.addEventListener("dblclick", () => view.widen());
   body.append(legend(panel, names, colours, view, { kind: panel.names, amounts: newest(values), top: isStacked ? Infinity : top }), sentence(names, values, panel), markedSentence(marks));
   return followSize(chart, plot, panel);
+}
+
+// What is above a threshold cannot be, and is hatched.
+function drawBeyond(self, panel) {
+  const { ctx, bbox } = self, [threshold] = panel.thresholds;
+  if (!threshold || self.scales.y.max <= threshold.at) return;
+  const edge = self.valToPos(threshold.at, "y", true), pixels = devicePixelRatio;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, edge - bbox.top);
+  ctx.clip();
+  ctx.strokeStyle = style("--bad");
+  ctx.globalAlpha = 0.35;
+  ctx.beginPath();
+  for (let at = bbox.left - bbox.height; at < bbox.left + bbox.width; at += 8 * pixels) {
+    ctx.moveTo(at, edge);
+    ctx.lineTo(at + bbox.height, edge - bbox.height);
+  }
+  ctx.stroke();
+  ctx.restore();
 }
 
 function scaleOf(panel, most) {

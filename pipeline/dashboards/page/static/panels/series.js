@@ -3,7 +3,7 @@
 // The points of time of a range: `answer.step` is the width of a point, and points begin at its multiples.
 export function points(from, to, step) {
   const first = Math.floor(from / step) * step;
-  return { first, count: Math.floor((to - first) / step) + 1, of: (at) => Math.round((at - first) / step) };
+  return { first, step, count: Math.floor((to - first) / step) + 1, of: (at) => Math.round((at - first) / step) };
 }
 
 export function pivot(answer, from, to) {

@@ -1,0 +1,92 @@
+"""Replicas over time, all at once: how full, how often hit, how much filled again; the worst first."""
+
+from __future__ import annotations
+
+from pipeline.dashboards.boards.causes import AVOIDABLE
+from pipeline.dashboards.panel import Panel
+from pipeline.dashboards.queries import MAIN_GROUPS, MODELS, MOST_LANES, RANGE
+
+_WIDE = 4
+"""Points of other charts in one of these, which are narrow and have many lanes."""
+_SERIES = f"{RANGE}, step = {_WIDE} * {{step:UInt32}}"
+
+_LANES = """
+SELECT time, leftPad(toString(number), 4, '0') AS place, replica, part / nullIf(whole, 0) AS value
+FROM
+(
+    SELECT *, dense_rank() OVER (ORDER BY in_all {worst}, replica) AS number
+    FROM
+    (
+        SELECT *, sum(part) OVER of_replica / sum(whole) OVER of_replica AS in_all
+        FROM
+        ({figures}
+        )
+        WHERE whole > 0
+        WINDOW of_replica AS (PARTITION BY replica)
+    )
+)
+WHERE number <= {most}
+ORDER BY time, number"""
+
+_USE = f"""
+            SELECT time, replica, sum(entries) AS part, sum(capacity_blocks) AS whole
+            FROM held_series({_SERIES})
+            WHERE medium = 'gpu' AND capacity_blocks > 0 AND {MODELS}
+            GROUP BY time, replica"""
+_HITS = f"""
+            WITH
+                (SELECT greatest(10, seconds) FROM finest({RANGE})) AS windows,
+                intDiv({_WIDE} * {{step:UInt32}} + windows - 1, windows) * windows AS width
+            SELECT
+                toDateTime(intDiv(toUnixTimestamp(scrapes.time), width) * width, 'UTC') AS time,
+                replica,
+                sum(hit) AS part,
+                sum(queried) AS whole
+            FROM engine_hits_series({RANGE}) AS scrapes
+            WHERE {MODELS}
+            GROUP BY time, replica"""
+_AVOIDABLE = f"""
+            SELECT time, replica, {AVOIDABLE} AS part, sum(prefill_tokens) AS whole
+            FROM fills_series({_SERIES})
+            WHERE {MODELS} AND {MAIN_GROUPS}
+            GROUP BY time, replica"""
+
+
+def _lanes(id: str, title: str, description: str, figures: str, *, low_is_bad: bool = False) -> Panel:
+    return Panel(
+        id=id,
+        title=title,
+        description=f"{description} A lane for each replica, the worst of the range on top; stronger colour "
+        f"is worse. The worst {MOST_LANES} replicas.",
+        unit="share",
+        kind="lanes",
+        width=8,
+        height=12,
+        named_by="replica",
+        names="replica",
+        low_is_bad=low_is_bad,
+        sql=_LANES.format(figures=figures, worst="ASC" if low_is_bad else "DESC", most=MOST_LANES),
+    )
+
+
+USE = _lanes(
+    "fleet-lanes-use",
+    "GPU cache in use, by replica",
+    "Cached entries as a share of the capacity that the engine reports. Above 100 %: more is counted than "
+    "the engine has, because removals are missing (drift).",
+    _USE,
+)
+HITS = _lanes(
+    "fleet-lanes-hits",
+    "Hit rate, by replica",
+    "Hits over queries, as the engines whose metrics kvlens reads count them.",
+    _HITS,
+    low_is_bad=True,
+)
+FILLED_AGAIN = _lanes(
+    "fleet-lanes-avoidable",
+    "Prefill you could avoid, by replica",
+    "Of what was filled and not brought by a lower tier or a transfer, the share that some replica held, or "
+    "had filled before: an upper bound, and not bounded by what engines count as computed.",
+    _AVOIDABLE,
+)

@@ -1,0 +1,79 @@
+// What comes in, and where it goes: bands as wide as their tokens, from above down; the parts are listed below.
+
+import { make } from "../dom.js";
+import { figure } from "../format.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const BAR = 24;
+const FALL = 46;
+const GAP = 2;
+const LETTER_PIXELS = 6.6;
+const PLAIN = "#8b95a1";
+
+export function drawFlow(body, panel, answer) {
+  const links = answer.columns[0].map((from, row) => ({ from, into: answer.columns[1][row], tokens: answer.columns[2][row] }));
+  const root = links[0].from, all = total(links, root);
+  const width = body.clientWidth || 400;
+  const colour = (name) => panel.colours[name] ?? PLAIN;
+  const drawing = made("svg", { class: "flow", role: "img", width, "aria-label": `${panel.title}: ${links.filter(({ into }) => !total(links, into)).map(({ into, tokens }) => `${into} ${figure(tokens / all, "share")}`).join(", ")}` });
+  const unit = (width - GAP * links.length) / all;
+  let row = [{ name: root, left: 0, tokens: all }], top = 0;
+  bar(drawing, row[0], top, unit, colour(root), all);
+  for (;;) {
+    const next = [];
+    let free = Math.min(...row.map(({ left }) => left));
+    for (const from of row) {
+      let begun = from.left;
+      for (const { into, tokens } of links.filter((link) => link.from === from.name)) {
+        const part = { name: into, left: Math.max(free, begun), tokens };
+        drawing.append(band(begun, part.left, tokens * unit, top + BAR, colour(into)));
+        begun += tokens * unit;
+        free = part.left + tokens * unit + GAP;
+        next.push(part);
+      }
+    }
+    if (!next.length) break;
+    top += BAR + FALL;
+    for (const part of next) bar(drawing, part, top, unit, colour(part.name), all);
+    row = next;
+  }
+  drawing.setAttribute("height", top + BAR);
+  body.append(drawing, listed(links, root, all, colour, panel));
+  return () => {};
+}
+
+const total = (links, from) => links.reduce((sum, link) => sum + (link.from === from ? link.tokens : 0), 0);
+
+function bar(drawing, { name, left, tokens }, top, unit, colour, all) {
+  const wide = tokens * unit, said = `${name} ${figure(tokens / all, "share")}`;
+  const box = made("rect", { x: left, y: top, width: Math.max(wide, 1), height: BAR, rx: 2, fill: colour });
+  box.append(made("title", {}, `${said}, ${figure(tokens, "tokens")} tokens`));
+  drawing.append(box);
+  if (said.length * LETTER_PIXELS < wide) drawing.append(made("text", { x: left + 6, y: top + BAR / 2 }, said));
+}
+
+function band(from, into, wide, top, colour) {
+  const middle = top + FALL / 2, end = top + FALL;
+  const path = `M${from},${top} C${from},${middle} ${into},${middle} ${into},${end} H${into + wide} C${into + wide},${middle} ${from + wide},${middle} ${from + wide},${top} Z`;
+  return made("path", { d: path, fill: colour, opacity: 0.35 });
+}
+
+// A line for each part, those of a part below it.
+function listed(links, from, all, colour, panel, depth = 0) {
+  return make("ul", { className: "parts" }, ...links.filter((link) => link.from === from).map(({ into, tokens }) => {
+    const dot = make("i");
+    dot.style.background = colour(into);
+    const amount = make("b", { textContent: figure(tokens / all, "share") });
+    amount.dataset.figure = into;
+    amount.dataset.value = tokens;
+    const inner = depth < 3 && total(links, into) ? [listed(links, into, all, colour, panel, depth + 1)] : [];
+    return make("li", {}, dot, `${into} `, amount, ` ${figure(tokens, panel.unit)} tokens`, ...inner);
+  }));
+}
+
+function made(tag, attributes, text = "") {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.textContent = text;
+  return element;
+}
