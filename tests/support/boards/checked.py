@@ -1,0 +1,59 @@
+"""Looks for contradictions on the boards of a running demo or `kvlens up`, or of any store.
+
+python -m tests.support.boards.checked --data-dir .kvlens/demo --seconds 300
+python -m tests.support.boards.checked --url http://127.0.0.1:8123 --database kvlens --seconds 3600
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pipeline.cli.options import load_running
+from schemas.settings import ClickHouse, Settings
+from tests.support.boards.contradictions import contradictions
+from tests.support.boards.shown import Shown
+from tests.support.inputs.board_rows import runner
+
+LATE_SECONDS = 3
+"""As a page has it: rows of a window come so long after its end."""
+
+
+def latest(seconds: int, now: float) -> tuple[datetime, datetime]:
+    """Return the range of so many seconds that ends with the newest window, both ends included."""
+    end = int(now - LATE_SECONDS) // 10 * 10
+    return (
+        datetime.fromtimestamp(end - seconds, timezone.utc),
+        datetime.fromtimestamp(end - 1, timezone.utc),
+    )
+
+
+def of_store(store: ClickHouse, start: datetime, end: datetime) -> list[str]:
+    """Return the contradictions of a range, both ends included."""
+    return contradictions(Shown(runner(store, Settings(clickhouse=store)), start, end))
+
+
+def of_directory(directory: Path, seconds: int) -> list[str]:
+    """Return those of the last seconds of what runs in the data directory of a demo or an `up`."""
+    return of_store(load_running(None, directory).settings.clickhouse, *latest(seconds, time.time()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--url", default="http://127.0.0.1:8123")
+    parser.add_argument("--database", default="kvlens")
+    parser.add_argument("--seconds", type=int, default=300)
+    asked = parser.parse_args()
+    store = ClickHouse(url=asked.url, database=asked.database)
+    if asked.data_dir is not None:
+        store = load_running(None, asked.data_dir).settings.clickhouse
+    found = of_store(store, *latest(asked.seconds, time.time()))
+    print("\n".join(found) or "no contradiction")
+    raise SystemExit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
