@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from pipeline.dashboards.queries import TOP
 from tests.support.inputs.board_rows import HOUR
-from tests.system.browser import crowd
+from tests.support.inputs import crowd
 from tests.system.browser.tabs import Open, Served, Visit
 
 pytestmark = pytest.mark.night

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.support.inputs.board_rows import HOUR
-from tests.system.browser import crowd
+from tests.support.inputs import crowd
 from tests.system.browser.tabs import Open, Served, Visit
 
 pytestmark = pytest.mark.night

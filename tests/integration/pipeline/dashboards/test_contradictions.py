@@ -17,7 +17,7 @@ from tests.support.boards.shown import Shown
 from tests.support.inputs.board_rows import HOUR, WINDOWS, RunSql, hour_of_rows, runner, write_rows
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.suite.night import by_day
-from tests.system.browser import crowd
+from tests.support.inputs import crowd
 
 END = HOUR + timedelta(minutes=59, seconds=59)
 HALF = HOUR + timedelta(seconds=5 * WINDOWS)
