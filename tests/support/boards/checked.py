@@ -51,8 +51,7 @@ def main() -> None:
     if asked.data_dir is not None:
         store = load_running(None, asked.data_dir).settings.clickhouse
     found = of_store(store, *latest(asked.seconds, time.time()))
-    print("\n".join(found) or "no contradiction")
-    raise SystemExit(bool(found))
+    raise SystemExit("\n".join(found))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from tests.support.inputs.board_rows import migrated, write_rows
 from tests.support.inputs import crowd
+from tests.support.inputs.board_rows import migrated, write_rows
 from tests.system.browser.tabs import Served, chromium, serve, visit
 
 __all__ = ["chromium", "visit"]

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import expect
 
 from pipeline.dashboards.queries import TOP
-from tests.support.inputs.board_rows import HOUR
 from tests.support.inputs import crowd
+from tests.support.inputs.board_rows import HOUR
 from tests.system.browser.tabs import Open, Served, Visit
 
 pytestmark = pytest.mark.night

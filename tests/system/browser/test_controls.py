@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.inputs.board_rows import HOUR
 from tests.support.inputs import crowd
+from tests.support.inputs.board_rows import HOUR
 from tests.system.browser.tabs import Open, Served, Visit
 
 pytestmark = pytest.mark.night

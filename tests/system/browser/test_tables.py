@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.support.inputs.board_rows import HOUR
 from tests.support.inputs import crowd
+from tests.support.inputs.board_rows import HOUR
 from tests.system.browser.tabs import Open, Served
 
 pytestmark = pytest.mark.night

@@ -14,10 +14,10 @@ from schemas.rows import FleetSettingRow, ModelRow, OccupancyRow, Row, StreamHea
 from schemas.settings import Settings
 from tests.support.boards.contradictions import contradictions
 from tests.support.boards.shown import Shown
+from tests.support.inputs import crowd
 from tests.support.inputs.board_rows import HOUR, WINDOWS, RunSql, hour_of_rows, runner, write_rows
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.suite.night import by_day
-from tests.support.inputs import crowd
 
 END = HOUR + timedelta(minutes=59, seconds=59)
 HALF = HOUR + timedelta(seconds=5 * WINDOWS)
@@ -88,9 +88,9 @@ def test_what_contradicts_is_found(filled: RunSql, fault: str) -> None:
 
 
 def hybrid_rows() -> list[Row]:
-    """Rank a: a hybrid of two groups, with fine blocks beside the coarse ones, and of a tier that tells no size.
+    """A hybrid, a: two groups, fine blocks beside the coarse ones, and a tier that tells no size.
 
-    Rank b: 120 of 100 blocks, as removals are missing; it had lost batches for ten minutes of the hour.
+    Beside it b: 120 of 100 blocks, as removals are missing, and batches lost in the 34th minute.
     """
     found: list[Row] = [FleetSettingRow("horizon_seconds", 3600.0, 1), ModelRow("m", 1 << 20, 1)]
     for row in hour_of_rows():
