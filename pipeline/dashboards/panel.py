@@ -33,9 +33,9 @@ column, figures: parts of a whole, so they are stacked, unless the unit is `shar
 names it, an amount, the same in bytes (0 where unknown), what this saves at least, the same in percent, how
 many percent any amount saves at most, and whether this is the knee; amounts ascend, and are NULL in the one
 row of a curve that is not known. `lanes`: `time`, `place` (a text, by which lanes are sorted), the lane's
-name, a share or NULL. `flow`: `from`, `into`, a key of `colours`, and tokens: the first row's `from` is the whole,
-and what comes into a part goes out of it again if anything does. `answer`: a card for each row
-of texts `title`, `figure`, `detail`, `change`. `findings`: `#`, texts `finding`, `what to do`, `worth`,
+name, a share or NULL. `flow`: `from`, `into`, a key of `colours`, and tokens: the first row's `from` is the
+whole, and what comes into a part goes out of it again if anything does. `answer`: a card for each row of
+texts `title`, `figure`, `detail`, `change`. `findings`: `#`, texts `finding`, `what to do`, `worth`,
 `but`, then `model`, `replica` and the board that it is `shown on`.
 """
 Unit = Literal[

@@ -37,7 +37,7 @@ def _links() -> str:
 FLOW = Panel(
     id="fleet-flow",
     title="Where the tokens of prompts came from",
-    description="All tokens that were found on the GPU, as the engines whose metrics kvlens reads count them, "
+    description="All tokens that were found on the GPU, as engines whose metrics kvlens reads count them, "
     "or filled: from a lower tier, by transfer, or computed (prefill), and prefill by why it was needed. "
     "Prefill includes what was generated. You could avoid, at most, what another replica had, was evicted or "
     "was lost by a restart or clear. docs/figures.md says how exact each part is.",

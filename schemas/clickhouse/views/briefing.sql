@@ -102,7 +102,8 @@ WITH
             sum(facts.unknown_tokens) AS unknown,
             sum(facts.cold_tokens) AS cold,
             sumIf(facts.unknown_tokens, facts.hashes_alone) AS unknown_alone,
-            sumIf(facts.evicted_tokens + facts.unknown_tokens, most > 0) AS evicted,
+            sumIf(facts.evicted_tokens, most > 0) AS evicted,
+            sumIf(facts.evicted_tokens + facts.unknown_tokens, most > 0) AS evicted_or_unknown,
             countIf(facts.trust != 'complete') AS incomplete,
             countIf(facts.trust != 'complete' AND most > 0) AS incomplete_evicting,
             max(facts.sampled_one_in) AS sampled,
@@ -162,7 +163,7 @@ WITH
             sum(places.incomplete) AS incomplete,
             max(places.sampled) AS sampled,
             groupArrayIf(
-                (arraySort(evicting), saved[knee], greatest(saved[knee], evicted), prefill_evicting,
+                (arraySort(evicting), least(saved[knee], evicted), evicted_or_unknown, prefill_evicting,
                     toUInt64(exp2(knee - 1)), bytes_per_token, incomplete_evicting),
                 knee > 0
             ) AS curves,
@@ -307,14 +308,15 @@ WITH
                             if(
                                 length(restarts.restarted) <= greatest(1, intDiv(size, 8)), [],
                                 [(
-                                    'restarts', restarts.restarted, '', restarts.spared, toUInt64(0), restarts.cleared, prefill,
-                                    incomplete, size, restarts.cleared / prefill, toUInt64(0), toFloat64(0), restarts.begun
+                                    'restarts', restarts.restarted, '', least(restarts.spared, avoidable), toUInt64(0),
+                                    least(restarts.cleared, avoidable), prefill, incomplete, size,
+                                    least(restarts.cleared, avoidable) / prefill, toUInt64(0), toFloat64(0), restarts.begun
                                 )]),
                             arrayMap(
                                 new -> (
-                                    'prefix', [] :: Array(String), new.2, toUInt64(-new.1), toUInt64(0),
+                                    'prefix', [] :: Array(String), new.2, least(toUInt64(-new.1), avoidable), toUInt64(0),
                                     toUInt64(greatest(-new.1, toInt64(avoidable) - toInt64(new.4))), prefill, incomplete, size,
-                                    -new.1 / avoidable, toUInt64(0), toFloat64(0), new.3
+                                    least(-new.1, toInt64(avoidable)) / avoidable, toUInt64(0), toFloat64(0), new.3
                                 ),
                                 arrayFilter(new -> -new.1 >= 0.1 * avoidable, prefixes.news)),
                             if(

@@ -100,6 +100,10 @@ def _mapped(field: Field, value: Any) -> dict[str, Any] | None:
     if isinstance(value, float) and value % 1 == 0:
         value = int(value)
     for mapping in field.config.get("mappings", []):
+        if mapping["type"] == "range":
+            if value >= mapping["options"]["from"] and mapping["options"]["to"] is None:
+                return dict(mapping["options"]["result"])
+            continue
         assert mapping["type"] == "value"
         if found := mapping["options"].get(str(value)):
             return dict(found)

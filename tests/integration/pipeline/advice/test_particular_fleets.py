@@ -100,7 +100,8 @@ def test_each_doubt_counts_its_own_replicas(settings: Settings, client: Client, 
     expected = {
         "1 of 7 replicas of m lost events for good: x": (
             ["x"],
-            "Set replay_endpoint, then clear the cache of these engines or restart them in turn",
+            "Nothing now: the next restart or cleared cache of each completes it; `kvlens doctor` says why "
+            "no replay did",
         ),
         f"{len(late)} of 7 replicas of m ran before kvlens did, so older blocks are unknown, first r5": (
             late,
@@ -110,7 +111,7 @@ def test_each_doubt_counts_its_own_replicas(settings: Settings, client: Client, 
     if with_drift:
         expected["1 of 7 replicas of m announce more blocks than the engine has: r0"] = (
             ["r0"],
-            "Do not trust its occupancy; clear the cache of the engine or restart it",
+            "Do not trust its occupancy before its next restart, or until its cache is cleared",
         )
     assert told == {
         finding: (replicas, pytest.approx(30 * 12 * sum(names[each] for each in replicas)), action)

@@ -54,6 +54,9 @@ def check_shape(panel: Panel, names: tuple[str, ...], rows: list[tuple[Any, ...]
             assert [row[1] for row in curve] == sorted({row[1] for row in curve})
             assert [row[3] for row in curve] == sorted(row[3] for row in curve)
             assert sum(row[-1] for row in curve) == 1
+    elif panel.kind == "flow":
+        assert names == ("from", "into", "tokens")
+        assert {row[1] for row in rows} <= panel.colours.keys()
     elif panel.kind in ("answer", "findings"):
         texts = [value for row in rows for value in row if not isinstance(value, int)]
         assert all(isinstance(value, str) for value in texts)
@@ -66,6 +69,9 @@ def check_shape(panel: Panel, names: tuple[str, ...], rows: list[tuple[Any, ...]
         if panel.kind == "state_timeline":
             assert names[2:] == ("state",)
             assert all(isinstance(row[2], str) for row in rows)
+        elif panel.kind == "lanes":
+            assert names == ("time", "place", panel.named_by, "value")
+            assert len({row[1:3] for row in rows}) == len({row[1] for row in rows})
         else:
             labels = [isinstance(value, str) for value in rows[0][1:]]
             assert labels == [True, False] or not any(labels)
@@ -153,8 +159,8 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("model-replicas") == [
         (name, 21600, 0, 7200, 3600, 0, 0, 0, 0, 3600, 0) for name in ("a", "b")
     ]
-    assert rows("model-capacity-gain") == [("m", 16, 0, 14400, 20.0, True)]
-    assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0)}
+    assert rows("model-capacity-gain") == [("m", 16, 0, 14400, 20.0, 20.0, True)]
+    assert {row[1:] for row in rows("replica-gpu-blocks")} == {(100.0, 80.0, 200.0, None)}
     assert {row[1:] for row in rows("replica-tiers")} == {("a cpu", 30 / 80), ("b cpu", 30 / 80)}
     # Ten seconds of two replicas: 8 stored, 32 accessed, half of it on storage.
     assert {row[1:] for row in rows("replica-uses")} == {(0.8, 3.2, 1.6)}
@@ -171,7 +177,11 @@ def test_figures_are_those_of_the_rows(filled: RunSql) -> None:
     assert rows("health-hashes") == [("m", "b", 0, "d", 2, 0, 1)]
     assert rows("health-hashes", replica=["a"]) == []
     lost = filled("restarts", ANNOTATIONS["restarts"].sql).result_rows
-    assert sorted(text for _, text in lost) == ["a, b lost 60 blocks", "a, b restarted"]
+    assert sorted(text for _, text in lost) == [
+        "a, b lost 60 blocks",
+        "a, b restarted",
+        "events of b were lost",
+    ]
 
 
 def test_a_role_chooses_the_replicas_that_have_it(filled: RunSql) -> None:
@@ -364,23 +374,26 @@ def test_an_unknown_parameter_is_refused() -> None:
 
 def test_what_a_replica_saved_with_less_cache_counts_with_more(store: EmbeddedStore, own: Settings) -> None:
     rows = [row for replica in "ab" for row in window_rows(0, replica)]
-    # With 16 tokens more `a` saves 20 of its 100; `b` saves 30, but needs 128 more.
+    # With 16 tokens more `a` saves the 20 of its 100 that it evicted; `b` saves 30, but needs 128 more.
     curves = {"a": [0, 0, 0, 0, 20], "b": [0, 0, 0, 0, 0, 0, 0, 30]}
+    evicted = {"a": {}, "b": {"evicted_tokens": 30, "cold_tokens": 0}}
     write_rows(
         own,
         [
             msgspec.structs.replace(row, needed_hist=curves[row.replica])
             if isinstance(row, CapacityCurveRow)
+            else msgspec.structs.replace(row, **evicted[row.replica])
+            if isinstance(row, FillsRow)
             else row
             for row in rows
         ],
     )
     found = runner(store, own)("model-capacity-gain", PANELS["model-capacity-gain"].sql).result_rows
     assert found == [
-        ("m", 16, 0, 20, 10.0, True),
-        ("m", 32, 0, 20, 10.0, False),
-        ("m", 64, 0, 20, 10.0, False),
-        ("m", 128, 0, 50, 25.0, False),
+        ("m", 16, 0, 20, 10.0, 25.0, True),
+        ("m", 32, 0, 20, 10.0, 25.0, False),
+        ("m", 64, 0, 20, 10.0, 25.0, False),
+        ("m", 128, 0, 50, 25.0, 25.0, False),
     ]
 
 

@@ -22,6 +22,7 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import FlowRow
 from schemas.settings import Settings
 from tests.support.grafana import panels, rules, sharing, variables
+from tests.support.grafana.figures import written
 from tests.support.grafana.frames import Frame, frames
 from tests.support.inputs.board_rows import HOUR, RunSql, runner, window_rows, write_rows
 from tests.support.suite.night import by_day, first_by_day
@@ -85,7 +86,10 @@ SERIES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     "model: Fills by avoidable cause": (CAUSES, CAUSE_COLOURS),
     "model: GPU cache in use by replica": ({"a": 0.5, "b": 0.5}, {}),
     "replica: Cached tokens by medium": ({"cpu": 320.0, "gpu": 1280.0}, MEDIUM_COLOURS),
-    "replica: GPU blocks against capacity": ({"in use": 100.0, "distinct": 80.0, "capacity": 200.0}, {}),
+    "replica: GPU blocks against capacity": (
+        {"in use": 100.0, "distinct": 80.0, "capacity": 200.0, "beyond capacity": None},
+        {"beyond capacity": "#d1495b"},
+    ),
     "replica: Stored, evicted, cleared": (
         {"stored": 4.0, "evicted": 2.0, "cleared": {0.0, 1.0}},
         {
@@ -206,6 +210,13 @@ def picture(panel: Panel, run: RunSql) -> Any:
     match panel.kind:
         case "stat":
             return list(names)
+        case "lanes":
+            shares = {(name, at): value for at, _, name, value in rows if value is not None}
+            return {key: (written(value, "percentunit"), None) for key, value in shares.items()}
+        case "flow":
+            found = {(whole, part): tokens for whole, part, tokens in rows}
+            whole = {each for each, _ in found}
+            return {(each, part): found.get((each, part), 0) for each in whole for part in panel.colours}
         case "table" | "curve" | "answer" | "findings":
             return [list(names)] * len(rows)
         case "bar":
@@ -222,10 +233,13 @@ def picture(panel: Panel, run: RunSql) -> Any:
             return {(name, at): (state, panel.colours[state]) for at, name, state in rows}
         case _ if panel.named_by:
             assert names[1] == panel.named_by
-            return {(name, at): value for at, name, value in rows}
+            return {(name, at): value for at, name, value in rows if value is not None}
         case _:
             return {
-                (name, row[0]): value for row in rows for name, value in zip(names[1:], row[1:], strict=True)
+                (name, row[0]): value
+                for row in rows
+                for name, value in zip(names[1:], row[1:], strict=True)
+                if value is not None
             }
 
 
@@ -465,7 +479,11 @@ def test_marks_have_a_time_and_a_text(filled: RunSql) -> None:
         (annotation,) = FILES[name]["annotations"]["list"]
         (frame,) = asked(filled, FILES[name], annotation["target"])
         assert [(field.name, field.type) for field in frame.fields] == [("time", "time"), ("text", "string")]
-        assert sorted(frame.fields[1].values) == ["a, b lost 60 blocks", "a, b restarted"]
+        assert sorted(frame.fields[1].values) == [
+            "a, b lost 60 blocks",
+            "a, b restarted",
+            "events of b were lost",
+        ]
 
 
 def ruled(rule: dict[str, Any], run: RunSql) -> list[rules.Instance]:

@@ -75,7 +75,7 @@ def test_a_share_of_prefill_is_the_same_everywhere(store: EmbeddedStore, filled:
     titles = {finding.kind: finding.finding for finding in advice.findings}
     assert advice.answer[0].value == AVOIDABLE
     assert titles["routing"] == "Another replica held 40 % of the prefill of m"
-    assert titles["capacity"] == "a, b evict what they fill again: 20 % of their prefill"
+    assert titles["capacity"] == "a, b evict what they fill again: at least 20 % of their prefill"
     assert first("alert", ROUTING_LOSS.sql)["value"] == ROUTING
     assert first("alert", CAPACITY_LOSS.sql)["value"] == CAPACITY
     assert first(SHARES.id, SHARES.sql)["routing"] == ROUTING
