@@ -91,5 +91,5 @@ def test_a_statement_without_a_place_is_refused(statement: str) -> None:
 def test_what_decides_on_the_shard_is_in_every_sorting_key() -> None:
     made = [piece for piece in tables() if "\nCREATE TABLE" in f"\n{piece}"]
     assert {sharded_by(table) for table in made} == {
-        "replica", "hash_domain", "model", "worker", "first_block",
+        "replica", "hash_domain", "model", "worker", "first_block", "name",
     }  # fmt: skip
