@@ -439,8 +439,8 @@ class Fleet:
     )
     cached = Gauge(
         "kvlens_fleet_cached_tokens",
-        "Distinct tokens that ranks hold, each for itself and no more than it has room for, at the end of the "
-        "range. Missing where engines do not say how many tokens a block has.",
+        "Distinct tokens that ranks hold, each for itself and no more than it has room for, at the end of "
+        "the range. Missing where engines do not say how many tokens a block has.",
         ("model", "medium"),
     )
     gpu_blocks = Gauge(
