@@ -17,13 +17,13 @@ from tests.support.boards.contradictions import contradictions
 from tests.support.boards.shown import Shown
 from tests.support.inputs.board_rows import runner
 
-LATE_SECONDS = 3
-"""As a page has it: rows of a window come so long after its end."""
+SETTLED_SECONDS = 30
+"""Rows of windows that ended before that do not change while panels are asked one after the other."""
 
 
 def latest(seconds: int, now: float) -> tuple[datetime, datetime]:
-    """Return the range of so many seconds that ends with the newest window, both ends included."""
-    end = int(now - LATE_SECONDS) // 10 * 10
+    """Return the range of so many seconds that ends with the newest settled window, both ends included."""
+    end = int(now - SETTLED_SECONDS) // 10 * 10
     return (
         datetime.fromtimestamp(end - seconds, timezone.utc),
         datetime.fromtimestamp(end - 1, timezone.utc),
