@@ -32,9 +32,8 @@ FLEETS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def test_no_chapter_of_the_demo_contradicts_itself(tmp_path: Path) -> None:
-    with closing(
-        started([*KVLENS, "demo", "--data-dir", "data"], tmp_path / "demo.out", cwd=tmp_path)
-    ) as demo:
+    command = [*KVLENS, "demo", "--data-dir", "data"]
+    with closing(started(command, tmp_path / "demo.out", cwd=tmp_path)) as demo:
         for chapter in STORY:
             demo.wait_said(chapter.tells, seconds=LONGEST)
             assert of_directory(tmp_path / "data", STORY_SECONDS) == [], chapter.tells
@@ -74,4 +73,7 @@ def closing(process: Started) -> Iterator[Started]:
     try:
         yield process
     finally:
-        process.close()
+        try:
+            process.end()
+        finally:
+            process.close()
