@@ -163,7 +163,7 @@ def test_the_gain_of_more_cache_is_a_curve_with_its_knee_in_bytes(crowded: Serve
     assert panel.locator("canvas").count() == 1
     assert tab.value("model-capacity-gain", "model-04: knee") == 0.2
     assert panel.locator(".knees").text_content() == (
-        "model-04: +16 tokens (2.1 MB) a replica saves ≥ 20 % of the prefill; more saves no more"
+        "model-04: +16 tokens (2.1 MB) a replica saves ≥ 20 % of the prefill; any size saves at most 20 %"
     )
 
 

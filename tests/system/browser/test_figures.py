@@ -147,6 +147,16 @@ def of_curve(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> d
     return {f"{row['model']}: knee": row["% of the prefill"] / 100 for row in found if row["knee"]}
 
 
+def of_lanes(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, float]:
+    """Below the lanes stand the newest shares of the first three."""
+    newest = {(place, name): value for _, place, name, value in rows if value is not None}
+    return {name: newest[place, name] for place, name in sorted(newest)[:3]}
+
+
+def of_flow(_: Panel, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, float]:
+    return {into: tokens for _, into, tokens in rows}
+
+
 def nothing(*_: object) -> dict[str, float]:
     return {}
 
@@ -162,4 +172,6 @@ EXPECTED: dict[str, Any] = {
     "heatmap": nothing,
     "state_timeline": nothing,
     "curve": of_curve,
+    "lanes": of_lanes,
+    "flow": of_flow,
 }

@@ -42,6 +42,8 @@ DRAWN = {
     "table": "td",
     "state_timeline": ".strip",
     "curve": "canvas",
+    "lanes": "canvas",
+    "flow": "svg",
     "answer": ".card",
     "findings": "li",
 }

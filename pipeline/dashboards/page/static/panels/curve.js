@@ -67,7 +67,7 @@ function told(name, points) {
   share.dataset.figure = `${name}: knee`;
   share.dataset.value = knee.share;
   const more = last === knee ? "" : `; ${sizeOf(last)} would save ≥ ${figure(last.share, "share")}`;
-  const rest = `${more}; any saves at most ${figure(last.most, "share")}`;
+  const rest = `${more}; any size saves at most ${figure(last.most, "share")}`;
   return [` ${sizeOf(knee)} a replica saves `, share, " of the prefill", rest];
 }
 

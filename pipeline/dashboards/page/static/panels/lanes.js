@@ -78,6 +78,11 @@ function scale(panel, lanes) {
 
 function worst(panel, lanes) {
   const newest = ({ cells }) => [...cells.values()].at(-1) ?? null;
-  const first = lanes.slice(0, NAMED_BELOW).flatMap((lane, index) => [index ? " · " : "", named(panel.names, lane.name), ` ${figure(newest(lane), panel.unit)}`]);
+  const first = lanes.slice(0, NAMED_BELOW).flatMap((lane, index) => {
+    const amount = make("b", { textContent: figure(newest(lane), panel.unit) });
+    amount.dataset.figure = lane.name;
+    if (newest(lane) !== null) amount.dataset.value = newest(lane);
+    return [index ? " · " : "", named(panel.names, lane.name), " ", amount];
+  });
   return make("p", { className: "extent" }, `${lanes.length.toLocaleString()} replicas; worst, newest figure: `, ...first);
 }
