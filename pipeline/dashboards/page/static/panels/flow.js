@@ -15,7 +15,7 @@ export function drawFlow(body, panel, answer) {
   const root = links[0].from, all = total(links, root);
   const width = body.clientWidth || 400;
   const colour = (name) => panel.colours[name] ?? PLAIN;
-  const drawing = made("svg", { class: "flow", role: "img", width, "aria-label": `${panel.title}: ${links.filter(({ into }) => !total(links, into)).map(({ into, tokens }) => `${into} ${figure(tokens / all, "share")}`).join(", ")}` });
+  const drawing = made("svg", { class: "flow", role: "img", "aria-label": `${panel.title}: ${links.filter(({ into }) => !total(links, into)).map(({ into, tokens }) => `${into} ${figure(tokens / all, "share")}`).join(", ")}` });
   const unit = (width - GAP * links.length) / all;
   let row = [{ name: root, left: 0, tokens: all }], top = 0;
   bar(drawing, row[0], top, unit, colour(root), all);
@@ -37,7 +37,7 @@ export function drawFlow(body, panel, answer) {
     for (const part of next) bar(drawing, part, top, unit, colour(part.name), all);
     row = next;
   }
-  drawing.setAttribute("height", top + BAR);
+  drawing.setAttribute("viewBox", `0 0 ${width} ${top + BAR}`);
   body.append(drawing, listed(links, root, all, colour, panel));
   return () => {};
 }
