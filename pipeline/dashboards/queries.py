@@ -59,9 +59,9 @@ SELECT time, concat(
     ) AS medium, part.tokens AS tokens
 FROM
 (
-    SELECT time, medium, sum(rank.tokens) / uniqExact(window) AS tokens, max(is_bound) AS bounded,
-        max(isNull(rank.tokens)) AS untold
-    FROM held_series({SERIES}) AS rank
+    SELECT time, medium, sum(of_rank.tokens) / uniqExact(window) AS tokens, max(is_bound) AS bounded,
+        max(isNull(of_rank.tokens)) AS untold
+    FROM held_series({SERIES}) AS of_rank
     WHERE {chosen}
     GROUP BY time, medium
 ) AS part

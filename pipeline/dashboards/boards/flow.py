@@ -28,7 +28,7 @@ _FILLED = {
 
 def _links() -> str:
     return ",\n    ".join(
-        f"('{whole}', '{part}', sum({tokens}))"
+        f"('{whole}', '{part}', toUInt64(sum({tokens})))"
         for whole, parts in ((ASKED, _BROUGHT), (PREFILL, _FILLED))
         for part, (tokens, _) in parts.items()
     )

@@ -91,20 +91,20 @@ _AT_THE_END = f"""
 TOKENS = Family(
     "tokens",
     f"""
-SELECT model, medium, sum(rank.tokens) AS tokens
+SELECT model, medium, sum(of_rank.tokens) AS tokens
 FROM
 ({_AT_THE_END}
-) AS rank
+) AS of_rank
 GROUP BY model, medium""",
     2,
 )
 BLOCKS = Family(
     "blocks",
     f"""
-SELECT model, sum(rank.entries) AS entries, sum(rank.capacity_blocks) AS capacity
+SELECT model, sum(of_rank.entries) AS entries, sum(of_rank.capacity_blocks) AS capacity
 FROM
 ({_AT_THE_END}
-) AS rank
+) AS of_rank
 WHERE medium = 'gpu' AND capacity_blocks > 0
 GROUP BY model""",
     1,

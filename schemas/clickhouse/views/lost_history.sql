@@ -1,26 +1,27 @@
--- Ranks that were incomplete less than the horizon of the fleet agent (`fleet.horizon_seconds`) before the end of a range,
--- the last time until `incomplete_until`: causes of fills may be unknown until `unknown_until`. `lost_at`: when batches of
--- them were first lost for good in that time, 1970 where none were. From rows of minutes, so up to one too late.
+-- Ranks that are complete again, and were incomplete less than the horizon of the fleet agent (`fleet.horizon_seconds`)
+-- before the end of a range, the last time until `incomplete_until`: causes of fills may be unknown until
+-- `unknown_until`. `lost_at`: when batches of them were first lost for good in that time, 1970 where none were. From rows
+-- of minutes, so up to one too late.
 CREATE VIEW {database}.lost_history AS
 WITH
-    (
+    assumeNotNull((
         SELECT toUInt32(max(value))
         FROM {database}.fleet_settings FINAL
         WHERE name = 'horizon_seconds'
-    ) AS horizon
+    )) AS horizon
 SELECT
     model,
     replica,
     dp_rank,
     minIf(window, lost_batches > 0) AS lost_at,
-    max(window) + INTERVAL 1 MINUTE AS incomplete_until,
-    incomplete_until + toIntervalSecond(assumeNotNull(horizon)) AS unknown_until
+    maxIf(window, trust != 'complete') + INTERVAL 1 MINUTE AS incomplete_until,
+    incomplete_until + toIntervalSecond(horizon) AS unknown_until
 FROM {database}.stream_health_1m FINAL
-WHERE window >= {to} - toIntervalSecond(60 + assumeNotNull(horizon))
+WHERE horizon > 0
+    AND window >= {to} - toIntervalSecond(60 + horizon)
     AND window <= {to}
-    AND toStartOfHour(window) >= toStartOfHour({to} - toIntervalSecond(60 + assumeNotNull(horizon)))
+    AND toStartOfHour(window) >= toStartOfHour({to} - toIntervalSecond(60 + horizon))
     AND toStartOfHour(window) <= {to}
-    AND trust != 'complete'
     AND last_seq >= 0
 GROUP BY model, replica, dp_rank
-HAVING unknown_until > {to}
+HAVING unknown_until > {to} AND incomplete_until <= max(window)
