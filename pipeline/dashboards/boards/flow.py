@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
-from pipeline.dashboards.boards.causes import CAUSE_COLOURS
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pipeline.dashboards.boards.causes import CAUSE_COLOURS, CAUSE_TOKENS, NO_PREFILL
 from pipeline.dashboards.panel import Panel
-from pipeline.dashboards.queries import MODELS, RANGE
+from pipeline.dashboards.queries import MAIN_GROUPS, MODELS, RANGE, SERIES
 
 ASKED = "asked for"
+FOUND = "found on the GPU"
 PREFILL = "prefill"
-_BROUGHT = {
-    "found on the GPU": ("ifNull(hit_tokens, 0)", "#2f9e6e"),
-    "lower tier": ("promoted_tokens", CAUSE_COLOURS["lower tier"]),
-    "transferred": ("transferred_tokens", CAUSE_COLOURS["transferred"]),
-    PREFILL: ("prefill_tokens", "#6c7fa8"),
+_WORDS = {
+    "peer_tokens": "another replica had it",
+    "peer_and_evicted_tokens": "evicted here, another had it",
+    "evicted_tokens": "evicted here",
+    "evicted_elsewhere_tokens": "evicted elsewhere",
+    "cleared_tokens": "restart or clear",
+    "cold_tokens": "new",
 }
-_FILLED = {
-    "another replica had it": ("peer_tokens", CAUSE_COLOURS["routing"]),
-    "evicted here, another had it": ("peer_and_evicted_tokens", CAUSE_COLOURS["routing or capacity"]),
-    "evicted here": ("evicted_tokens", CAUSE_COLOURS["capacity"]),
-    "evicted elsewhere": ("evicted_elsewhere_tokens", "#ecc195"),
-    "restart or clear": ("cleared_tokens", CAUSE_COLOURS["warm-up"]),
-    "new": ("cold_tokens", CAUSE_COLOURS["cold"]),
-    "unknown": ("unknown_tokens", CAUSE_COLOURS["unknown"]),
-}
-"""{part: (its tokens in `hit_potential`, its colour)}."""
+"""{a column of fills: what is said of its tokens}; of others, the cause."""
 
 
-def _links() -> str:
-    return ",\n    ".join(
-        f"('{whole}', '{part}', toUInt64(sum({tokens})))"
-        for whole, parts in ((ASKED, _BROUGHT), (PREFILL, _FILLED))
-        for part, (tokens, _) in parts.items()
-    )
+class Part(NamedTuple):
+    """What went from `whole` into a part, in tokens; `column` of fills, empty for hits."""
 
+    whole: str
+    name: str
+    column: str
+    colour: str
+
+
+def parts() -> Iterator[Part]:
+    """Yield all parts of fills, those that are no prefill first."""
+    named = [
+        Part(
+            ASKED if cause in NO_PREFILL else PREFILL, _WORDS.get(column, cause), column, CAUSE_COLOURS[cause]
+        )
+        for cause, columns in CAUSE_TOKENS.items()
+        for column in columns
+    ]
+    yield from (part for part in named if part.whole == ASKED)
+    yield Part(ASKED, PREFILL, "prefill_tokens", "#6c7fa8")
+    yield from (part for part in named if part.whole == PREFILL)
+
+
+_LINKS = ",\n        ".join(f"('{part.whole}', '{part.name}', sum({part.column}))" for part in parts())
 
 FLOW = Panel(
     id="fleet-flow",
     title="Where the tokens of prompts came from",
     description="All tokens that were found on the GPU, as engines whose metrics kvlens reads count them, "
     "or filled: from a lower tier, by transfer, or computed (prefill), and prefill by why it was needed. "
-    "Prefill includes what was generated. You could avoid, at most, what another replica had, was evicted or "
-    "was lost by a restart or clear. docs/figures.md says how exact each part is.",
+    "You could avoid, at most, what another replica had, was evicted or was lost by a restart or clear. "
+    "docs/figures.md says how exact each part is.",
     unit="tokens",
     kind="flow",
     width=24,
@@ -49,13 +63,18 @@ FLOW = Panel(
 SELECT link.1 AS `from`, link.2 AS `into`, link.3 AS tokens
 FROM
 (
-    SELECT [
-    {_links()}
-    ] AS links
+    SELECT [('{ASKED}', '{FOUND}', toUInt64(ifNull(sum(hit_tokens), 0)))] AS links
     FROM hit_potential_series({RANGE})
     WHERE {MODELS}
+    UNION ALL
+    SELECT [
+        {_LINKS}
+    ]
+    FROM fills_series({SERIES})
+    WHERE {MODELS} AND {MAIN_GROUPS}
 )
 ARRAY JOIN links AS link
-WHERE tokens > 0""",
-    colours={part: colour for parts in (_BROUGHT, _FILLED) for part, (_, colour) in parts.items()},
+WHERE tokens > 0
+ORDER BY `from` = '{PREFILL}', `into` = '{PREFILL}', `into` != '{FOUND}', tokens DESC""",
+    colours={FOUND: "#2f9e6e"} | {part.name: part.colour for part in parts()},
 )

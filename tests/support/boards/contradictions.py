@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.boards.causes import CAUSE_TOKENS, NO_PREFILL
-from pipeline.dashboards.boards.flow import ASKED, PREFILL
+from pipeline.dashboards.boards.flow import ASKED, FOUND, parts
 from pipeline.dashboards.fleet_metrics import families
 from pipeline.dashboards.queries import TOP
 from tests.support.boards.shown import Row, Shown
@@ -51,8 +51,8 @@ def _fills_are_the_same_wherever_they_stand(shown: Shown) -> Iterator[str]:
         yield from _differ(
             f"{model}, prefill", {"fleet-fills": prefill, "fleet-replicas": _sum(replicas, "prefill")}
         )
-        for cause, column in (("lower tier", "lower tier"), ("transferred", "transferred")):
-            told = {"fleet-fills": first[cause], "fleet-replicas": _sum(replicas, column)}
+        for cause in NO_PREFILL:
+            told = {"fleet-fills": first[cause], "fleet-replicas": _sum(replicas, cause)}
             yield from _differ(f"{model}, {cause}", told)
         yield from _flow_adds_up(model, shown.panel("fleet-flow", **chosen), first)
     for row in shown.family(families.FILLS):
@@ -94,11 +94,12 @@ def _flow_adds_up(model: str, links: list[Row], causes: dict[str, float]) -> Ite
         out[link["from"]] += link["tokens"]
     for part in out.keys() - {ASKED}:
         yield from _differ(f"{model}, {part}", {"flows in": into[part], "flows out": out[part]})
-    filled = sum(into[part] for part in ("lower tier", "transferred", PREFILL))
+    filled = out[ASKED] - into[FOUND]
     yield from _differ(model, {"flow": filled, "fleet-fills": sum(causes.values())})
-    same = {"another replica had it": "routing", "restart or clear": "warm-up", "new": "cold"}
-    for part, cause in same.items():
-        yield from _differ(f"{model}, {cause}", {"flow": into[part], "fleet-fills": causes[cause]})
+    of_column = {part.column: into[part.name] for part in parts()}
+    for cause, columns in CAUSE_TOKENS.items():
+        told = {"flow": sum(of_column[column] for column in columns), "fleet-fills": causes[cause]}
+        yield from _differ(f"{model}, {cause}", told)
 
 
 def _the_answer_is_that_of_the_replicas(shown: Shown) -> Iterator[str]:
