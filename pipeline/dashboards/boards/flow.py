@@ -21,10 +21,12 @@ _WORDS = {
     "cold_tokens": "new",
 }
 """{a column of fills: what is said of its tokens}; of others, the cause."""
+_COLOURS = {"evicted_elsewhere_tokens": "#ecc195"}
+"""Of columns that are not alone in their cause."""
 
 
 class Part(NamedTuple):
-    """What went from `whole` into a part, in tokens; `column` of fills, empty for hits."""
+    """What went from `whole` into a part, in tokens of a column of fills."""
 
     whole: str
     name: str
@@ -34,13 +36,12 @@ class Part(NamedTuple):
 
 def parts() -> Iterator[Part]:
     """Yield all parts of fills, those that are no prefill first."""
-    named = [
-        Part(
-            ASKED if cause in NO_PREFILL else PREFILL, _WORDS.get(column, cause), column, CAUSE_COLOURS[cause]
-        )
-        for cause, columns in CAUSE_TOKENS.items()
-        for column in columns
-    ]
+    named = []
+    for cause, columns in CAUSE_TOKENS.items():
+        whole = ASKED if cause in NO_PREFILL else PREFILL
+        for column in columns:
+            colour = _COLOURS.get(column, CAUSE_COLOURS[cause])
+            named.append(Part(whole, _WORDS.get(column, cause), column, colour))
     yield from (part for part in named if part.whole == ASKED)
     yield Part(ASKED, PREFILL, "prefill_tokens", "#6c7fa8")
     yield from (part for part in named if part.whole == PREFILL)
