@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.dashboards.panel import Annotation
-from pipeline.dashboards.queries import SERIES
+from pipeline.dashboards.queries import AT_THE_END, SERIES
 
 NAMED = """concat(
         arrayStringConcat(arraySlice(arraySort(groupUniqArray(replica)), 1, 3), ', '),
@@ -27,6 +27,14 @@ SELECT min(window) AS time, concat('events of ', {NAMED}, ' were lost') AS text
 FROM stream_health_series({SERIES})
 WHERE lost_batches + undecodable_events > 0 AND {chosen}
 GROUP BY stream_health_series.time
+UNION ALL
+SELECT
+    incomplete_until AS time,
+    concat('complete again: ', {NAMED}, '; causes there may be unknown until ',
+        formatDateTime(max(unknown_until), '%H:%i UTC')) AS text
+FROM lost_history({AT_THE_END})
+WHERE incomplete_until >= {{from:DateTime('UTC')}} AND {chosen}
+GROUP BY incomplete_until
 UNION ALL
 SELECT min(window) AS time, concat({NAMED}, ' lost ', toString(sum(cleared_blocks)), ' blocks') AS text
 FROM flow_series({SERIES})

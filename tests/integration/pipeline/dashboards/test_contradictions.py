@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from pipeline.dashboards.boards import BOARDS
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.rows import FleetSettingRow, ModelRow, OccupancyRow, Row, StreamHealthRow
 from schemas.settings import Settings
@@ -19,6 +20,7 @@ from tests.support.inputs.board_rows import HOUR, WINDOWS, RunSql, hour_of_rows,
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.suite.night import by_day
 
+ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 END = HOUR + timedelta(minutes=59, seconds=59)
 HALF = HOUR + timedelta(seconds=5 * WINDOWS)
 RANGES = {
@@ -164,5 +166,10 @@ def test_what_was_lost_says_until_when_causes_are_unknown(
         }
         assert told["a"] is None
         assert told["b"].replace(tzinfo=timezone.utc) == until
+        marked = ANNOTATIONS["fleet-restarts"]
+        marks = {row["text"]: row["time"] for row in shown.rows("fleet-restarts", marked.sql)}
+        again = f"complete again: b; causes there may be unknown until {until:%H:%M} UTC"
+        assert marks[again].replace(tzinfo=timezone.utc) == HOUR + timedelta(minutes=40)
+        assert marks["events of b were lost"].replace(tzinfo=timezone.utc) == HOUR + timedelta(minutes=34)
         (routing,) = [found for found in shown.briefing("finding") if found["kind"] == "routing"]
         assert f"causes at b may be unknown until {until:%H:%M} UTC" in routing["caveat"]
