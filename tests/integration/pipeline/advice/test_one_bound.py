@@ -1,4 +1,4 @@
-"""Each finding has one figure and one bound, that of a hybrid engine too, and GPUs that none explains are told."""
+"""Each finding has one figure and one bound, a hybrid engine's too; GPUs that none explains are told."""
 
 from __future__ import annotations
 
