@@ -23,7 +23,7 @@ export function drawLanes(body, panel, answer, view) {
     context.fillRect(along.of(time), row, 1, 1);
   }));
   timesBelow(frame, view);
-  body.append(frame);
+  body.append(frame, scale(panel, lanes), worst(panel, lanes));
   label(frame, lanes);
   const found = (column, row) => lanes[row]?.cells.get(along.first + column * along.step);
   pointed(frame, canvas, (column, row) => `${lanes[row]?.name ?? ""}, ${moment(along.first + column * along.step, true)}: ${figure(found(column, row) ?? null, panel.unit)}`);
@@ -31,7 +31,6 @@ export function drawLanes(body, panel, answer, view) {
     const lane = lanes[Math.floor((event.offsetY / canvas.clientHeight) * lanes.length)];
     if (lane && panel.names === "replica") show({ ...current(), full: null, board: "replica", replicas: [lane.name], roles: [] });
   });
-  body.append(scale(panel, lanes), worst(panel, lanes));
   return () => {};
 }
 
@@ -55,15 +54,14 @@ function lanesOf(answer) {
 
 // Names stand beside their lanes where there is room for a line of text; pointing at a lane always tells it.
 function label(frame, lanes) {
-  const room = frame.clientHeight - 20;
-  if (room / lanes.length < LABEL_PIXELS) {
+  if ((frame.clientHeight - 20) / lanes.length < LABEL_PIXELS) {
     frame.classList.add("unnamed");
     return;
   }
   lanes.forEach(({ name }, row) => {
     const text = shortened(name);
     text.classList.add("lane");
-    text.style.top = `${(room * (row + 0.5)) / lanes.length - LABEL_PIXELS / 2}px`;
+    text.style.top = `calc((100% - 20px) * ${(row + 0.5) / lanes.length} - ${LABEL_PIXELS / 2}px)`;
     frame.append(text);
   });
 }
