@@ -55,7 +55,7 @@ def check_shape(panel: Panel, names: tuple[str, ...], rows: list[tuple[Any, ...]
             assert [row[3] for row in curve] == sorted(row[3] for row in curve)
             assert sum(row[-1] for row in curve) == 1
     elif panel.kind == "flow":
-        assert names == ("from", "into", "tokens")
+        assert not rows or names == ("from", "into", "tokens")
         assert {row[1] for row in rows} <= panel.colours.keys()
     elif panel.kind in ("answer", "findings"):
         texts = [value for row in rows for value in row if not isinstance(value, int)]
