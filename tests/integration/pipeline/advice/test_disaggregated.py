@@ -111,7 +111,10 @@ def test_each_part_of_a_fleet_is_advised_what_it_can_do(store: EmbeddedStore, ow
     advice = advised(store, own)
     assert advice.answer[0].value == pytest.approx(AVOIDABLE / PREFILL)
     found = {each.kind: each for each in advice.findings}
-    assert found.keys() == {"routing", "decode", "transfers"}
+    assert found.keys() == {"routing", "capacity", "decode", "transfers"}
+    # They have no curve of what more cache saves.
+    assert found["capacity"].finding == "p0, p1 evict what they fill again: 15 % of their prefill"
+    assert found["capacity"].figure == "saves at most 21.6k tokens/h"
     routing, decode, transfers = (found[kind] for kind in ("routing", "decode", "transfers"))
     assert routing.finding == (
         "Replicas that prefill computed what another of them held: 13 % of the prefill of m"
@@ -143,7 +146,7 @@ def test_what_only_receivers_held_is_no_matter_of_routing(store: EmbeddedStore, 
 
 def test_one_replica_that_prefills_has_none_to_route_to(store: EmbeddedStore, own: Settings) -> None:
     write_rows(own, rows_of({name: each for name, each in FLEET.items() if name != "p1"}))
-    assert {each.kind for each in advised(store, own).findings} == {"decode", "transfers"}
+    assert {each.kind for each in advised(store, own).findings} == {"capacity", "decode", "transfers"}
 
 
 def test_where_no_replica_only_prefills_all_can_be_routed_to(
@@ -154,7 +157,7 @@ def test_where_no_replica_only_prefills_all_can_be_routed_to(
         with empty_tables.lent() as settings:
             write_rows(settings, rows_of({name: each._replace(role=role) for name, each in FLEET.items()}))
             found = {each.kind: each for each in advised(store, settings).findings}
-            assert found.keys() == {"routing", "transfers"}
+            assert found.keys() == {"routing", "capacity", "transfers"}
             assert found["routing"].finding == "Another replica held 17 % of the prefill of m"
             assert found["routing"].tokens_per_hour == (40 + 40 + 20) * 360
 
