@@ -52,3 +52,5 @@ def test_a_row_is_added_when_the_settings_change_and_only_then(store_client: Cli
     assert written() == [*rows, ("m", 6, *figures, 2.5, "EUR"), ("m", 10, None, None, None, "")]
     known = store_client.query(f"SELECT model, kv_bytes_per_token FROM {database}.models FINAL ORDER BY 1")
     assert known.result_rows == [("bare", 0), ("m", 1000)]
+    horizon = store_client.query(f"SELECT name, value FROM {database}.fleet_settings FINAL")
+    assert horizon.result_rows == [("horizon_seconds", 3600.0)]
