@@ -34,7 +34,7 @@ GapReason = Literal[
     "replay_truncated",  # the engine's buffer does not reach back so far
     "replay_holes",  # the replay itself lacked batches
     "replay_timeout",  # the engine did not answer in time
-    "unconfirmed",  # nothing is missing, but the engine no longer has the last batch that we have
+    "unconfirmed",  # nothing is missing, but the engine did not show the last batch that we have
 ]
 
 Remark = Literal[

@@ -547,6 +547,19 @@ class PrefixNameRow(msgspec.Struct, frozen=True, gc=False):
     """When the worker that wrote it started (ms since the epoch)."""
 
 
+class FleetSettingRow(msgspec.Struct, frozen=True, gc=False):
+    """A setting that decides what figures of the fleet mean."""
+
+    TABLE: ClassVar[str] = "fleet_settings"
+
+    name: str
+    """`horizon_seconds`: for how long the fleet agent remembers what was lost (`fleet.horizon_seconds`)."""
+    value: float
+    """In the unit that its name has."""
+    version: int
+    """When the worker that wrote it started (ms since the epoch)."""
+
+
 Row = (
     OccupancyRow
     | FlowRow
@@ -563,4 +576,5 @@ Row = (
     | ModelRow
     | PrefillSettingsRow
     | PrefixNameRow
+    | FleetSettingRow
 )
