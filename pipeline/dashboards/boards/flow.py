@@ -13,15 +13,16 @@ ASKED = "asked for"
 FOUND = "found on the GPU"
 PREFILL = "prefill"
 _WORDS = {
-    "peer_tokens": "another replica had it",
+    "routable_peer_tokens": "another replica had it",
     "peer_and_evicted_tokens": "evicted here, another had it",
     "evicted_tokens": "evicted here",
-    "evicted_elsewhere_tokens": "evicted elsewhere",
+    "keepable_elsewhere_tokens": "evicted elsewhere",
     "cleared_tokens": "restart or clear",
+    "at_receivers_tokens": "only receivers had it",
     "cold_tokens": "new",
 }
 """{a column of fills: what is said of its tokens}; of others, the cause."""
-_COLOURS = {"evicted_elsewhere_tokens": "#ecc195"}
+_COLOURS = {"keepable_elsewhere_tokens": "#ecc195"}
 """Of columns that are not alone in their cause."""
 
 
