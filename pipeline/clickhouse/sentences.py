@@ -24,7 +24,7 @@ TITLES: dict[str, Cases] = {
     ),
     "decode": "{so_many} decode, and compute {share} of the prompt tokens that they lacked{first}",
     "transfers": "{so_many} count other transfers than their events show, {share} apart{first}",
-    "moved again": "{so_many} had evicted {share} of the tokens that were transferred to them{first}",
+    "refetched": "{so_many} had evicted {share} of the tokens that were transferred to them{first}",
     "capacity": (
         ("many = 1", "{subject} evicts what it fills again: {least}{share} of its prefill"),
         ("many <= 3", "{names} evict what they fill again: {least}{share} of their prefill"),
@@ -53,7 +53,7 @@ ACTIONS: dict[str, Cases] = {
     "and in the router for prompts that it sends to them alone",
     "transfers": "Take what was transferred and avoidable there as an estimate: "
     "failed and partial transfers look alike",
-    "moved again": "Give {each} more KV cache, or a CPU tier: what stays need not be moved again",
+    "refetched": "Give {each} more KV cache, or a CPU tier: what stays need not be moved again",
     "capacity": (
         (
             "number = 0",
@@ -85,7 +85,7 @@ ACTIONS: dict[str, Cases] = {
 TEXTS: dict[str, Cases] = {
     "worth": (
         ("kind = 'transfers'", "{tokens_per_hour} tokens/h computed by one count, transferred by the other"),
-        ("kind = 'moved again'", "saves transfers of about {tokens_per_hour} tokens/h, and no prefill"),
+        ("kind = 'refetched'", "saves transfers of about {tokens_per_hour} tokens/h, and no prefill"),
         ("kind = 'decode'", "{tokens_per_hour} tokens/h{gpus} on replicas that should only decode"),
         ("kind = 'routing' AND number = 1", "saves {bound} {tokens_per_hour} tokens/h{gpus}"),
         (

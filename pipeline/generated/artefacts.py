@@ -97,7 +97,7 @@ def compare(root: Path, files: dict[str, bytes]) -> list[Difference]:
     for directory in _wholly_generated():
         for file in sorted((root / directory).glob("*")):
             path = file.relative_to(root).as_posix()
-            if path not in files:
+            if path not in files and file.is_file():
                 differences.append(Difference(path, f"no longer generated: {path}"))
     return differences
 

@@ -36,5 +36,5 @@ def batches(records: Iterable[Record], kafka: Kafka, *, transactional: bool) -> 
 
 def _append(batch: Batch, record: Record) -> bool:
     """Return False where the batch has no room; an empty one takes any record."""
-    added = batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
+    added = batch.append(timestamp=None, key=record.key, value=record.value, headers=list(record.headers))
     return added is not None

@@ -191,7 +191,7 @@ WITH
                     subject
             ) AS place,
             kind, model, hash_domain, replicas, subject, finding, action, is_sums, sums, is_doubt, seconds,
-            NOT is_sums AND NOT is_doubt AND kind NOT IN ('decode', 'moved again') AS saves,
+            NOT is_sums AND NOT is_doubt AND kind NOT IN ('decode', 'refetched') AS saves,
             {say:bound} AS bound,
             {say:whose} AS whose,
             {say:worth} AS figure,
@@ -203,7 +203,7 @@ WITH
             shadowed,
             tokens, at_least, at_most, prefill_tokens, tokens_per_hour, at_least_per_hour, at_most_per_hour,
             gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis, ranked_by,
-            multiIf(kind IN ('transfers', 'moved again'), 'replica', is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
+            multiIf(kind IN ('transfers', 'refetched'), 'replica', is_doubt, 'health', kind = 'capacity' AND length(replicas) = 1, 'replica',
                 kind IN ('capacity', 'restarts'), 'model', 'fleet') AS board,
             concat('SELECT * FROM {database}.',
                 multiIf(kind = 'restarts', 'coinciding_restarts', kind = 'prefix', 'new_prefixes', 'replica_facts'),
@@ -219,7 +219,7 @@ WITH
                 arrayFilter(rate -> rate.6 > {to}, rated) AS shadowed,
                 multiIf(
                     -- To move what is there takes no prefill.
-                    kind = 'moved again', toFloat64(0),
+                    kind = 'refetched', toFloat64(0),
                     empty(rated) OR arrayExists(rate -> isNull(rate.3), rated), NULL,
                     arraySum(rate -> rate.2 * assumeNotNull(rate.3), rated) / nullIf(arraySum(rate -> rate.2, rated), 0)
                 ) AS gpu_seconds_per_token,
@@ -274,7 +274,7 @@ WITH
                             if(
                                 empty(moving_again), [],
                                 [(
-                                    'moved again', arrayMap(each -> each.3, moving_again), moving_again[1].3,
+                                    'refetched', arrayMap(each -> each.3, moving_again), moving_again[1].3,
                                     arraySum(each -> each.1, moving_again), toUInt64(0),
                                     arraySum(each -> each.1, moving_again), prefill, toUInt64(0), size,
                                     arraySum(each -> each.1, moving_again) / arraySum(each -> each.2, moving_again),

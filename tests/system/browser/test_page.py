@@ -107,11 +107,14 @@ def test_figures_on_the_page_are_those_of_the_rows(served: Served, visit: Open) 
         "0",
         "20",
         "10",
+        "0",
         "10",
         "0",
         "90",
         "0",
         "0",
+        "0",
+        "\N{EN DASH}",
         "complete",
     ]
 

@@ -101,7 +101,7 @@ class Pipeline:
         worker.stop()
         now = datetime.now(timezone.utc)
         findings = asyncio.run(check_log(self.settings, now, until=None, patience=10.0))
-        assert findings.equal, findings.kept[:5]
+        assert findings.equal, (findings.late, findings.kept[:5])
         assert not broken(self.query, self.database, at_rest=False)
 
     async def _unapplied(self) -> int:

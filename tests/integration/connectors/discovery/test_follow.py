@@ -108,13 +108,20 @@ class Running:
 
 
 @pytest.fixture
-def running(tmp_path: Path, broker: EmbeddedBroker, free_port: Callable[[], int]) -> Running:
+def running(
+    tmp_path: Path,
+    broker: EmbeddedBroker,
+    free_port: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Running:
+    monkeypatch.setattr("connectors.discovery.file.POLL_SECONDS", 0.2)
+    monkeypatch.setattr("connectors.discovery.dns.RESOLVE_SECONDS", 0.2)
     port = free_port()
     base = (
         f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
         f'topic_prefix = "found-{secrets.token_hex(4)}"\n'
         f"[connector]\nmetrics_port = {port}\nsilent_seconds = 1.5\nlinger_seconds = 0.02\n"
-        "[discovery]\nfile_seconds = 0.2\ndns_seconds = 0.2\n"
+        "[discovery]\n"
     )
     return Running(tmp_path / "kvlens.toml", base, port)
 

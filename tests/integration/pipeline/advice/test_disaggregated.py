@@ -168,8 +168,8 @@ def test_what_was_evicted_and_is_transferred_again_wants_more_cache(
     write_rows(own, rows_of({**FLEET, "d0": FLEET["d0"]._replace(again=60)}))
     advice = advised(store, own)
     found = {each.kind: each for each in advice.findings}
-    assert found.keys() == {"routing", "decode", "moved again", "transfers"}
-    again = found["moved again"]
+    assert found.keys() == {"routing", "capacity", "decode", "refetched", "transfers"}
+    again = found["refetched"]
     assert again.finding == (
         "1 of 4 replicas of m had evicted 20 % of the tokens that were transferred to them: d0"
     )

@@ -168,7 +168,7 @@ def test_views_bound_both_ends(store_client: Client, own: Settings) -> None:
     store_client.command(
         f"INSERT INTO {database}.occupancy_10s "
         f"SELECT toDateTime('{began - timedelta(seconds=10):%F %T}', 'UTC') + number * 10, 'm', 'r', "
-        "0, 'gpu', 0, 16, number, number, number, 0, 0, false, 'complete', now64(3), version "
+        "0, 'gpu', 0, 16, number, number, number, 0, 0, false, false, 'complete', now64(3), version "
         "FROM numbers(20) AS n CROSS JOIN (SELECT arrayJoin([1, 2]) AS version) AS v"
     )
     query = (

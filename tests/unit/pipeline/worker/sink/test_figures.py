@@ -77,6 +77,6 @@ def test_figures_are_the_rows_of_a_replica_at_a_time() -> None:
         "occupancy_10s", "flow_10s", "stream_health_10s", "objects_10s", "engine_counters", "fills_10s",
         "capacity_curve_10s", "choices",
     }  # fmt: skip
-    of_a_model = RedundancyRow(AT, "d", "m", "gpu", 0, 0, *[0] * 5, 0, 0, 1, "complete", 7)
+    of_a_model = RedundancyRow(AT, "d", "m", "gpu", 0, 0, *[0] * 6, 0, 0, 1, "complete", 7)
     assert made(ModelRow("m", 0, 1), of_a_model) == []
     assert SourceRow not in FIGURES, "it is of a session, however long"
