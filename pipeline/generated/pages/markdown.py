@@ -28,11 +28,5 @@ def fenced(language: str, text: str) -> str:
     return f"```{language}\n{text.strip()}\n```"
 
 
-def folded(summary: str, block: str) -> str:
-    """Return a block of which only the summary shows until it is opened."""
-    # Without the empty lines the Markdown inside would be shown as it is written.
-    return f"<details><summary>{summary}</summary>\n\n{block}\n\n</details>"
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import get_args
 
@@ -14,7 +15,7 @@ from pipeline.generated.source_docs import attribute_docs, one_line
 from pipeline.generated.sql_tables import Table, View, parse
 
 INTRODUCTION = """\
-All tables live in the database `clickhouse.database`. `kvlens migrate` creates them. Times are UTC.
+All tables live in the database `clickhouse.database`. `kvlens migrate` creates them.
 
 **Rows are upserts.** Each table is a `ReplacingMergeTree(version)`: the columns of the key identify a row,
 and among several rows with one key the highest `version` counts. The worker may write a row again, with the
@@ -34,17 +35,17 @@ TIMES = """\
 **Times.** Columns are in UTC, in any zone of server, session and client. A view takes as `from` and `to`
 seconds since the epoch (`toUnixTimestamp(now()) - 600`), text with a zone, as above, or a clock without
 one, which is the session's, as everywhere in ClickHouse: `now()`, `toDateTime(1767268800)`, Grafana's
-`$__fromTime`. ClickHouse hands a view text, and a `DateTime` of *another* zone than the session's has lost
-it there: give `toUnixTimestamp(now('UTC'))`, from a client `toUnixTimestamp({from:DateTime('UTC')})`.
-Refused is a clock in the hour that a change of daylight saving shows twice, and one that is the present
+`$__fromTime`. ClickHouse passes text to a view, and a `DateTime` of *another* zone than the session's loses
+it on the way: give `toUnixTimestamp(now('UTC'))`, from a client `toUnixTimestamp({from:DateTime('UTC')})`.
+A clock in the hour that a change of daylight saving shows twice is refused, and so is one that is the present
 time in UTC but not in the session. With `session_timezone = 'UTC'` all of these are one.
 
-**Any profile.** A view with times is two: the one that you name reads the times and asks `…_in_utc`, which
-you need not name. Views set what a reader's profile could change in them (`join_use_nulls`,
+**Any profile.** A view with times consists of two: the one that you name reads the times and asks `…_in_utc`,
+which you need not name. Views set what a reader's profile could change in them (`join_use_nulls`,
 `aggregate_functions_null_for_empty`, `final` and the like), and say `FINAL` in their own text: `FROM view
-FINAL` does nothing. A tool that gives no arguments, and lists columns, can read `occupancy_now`,
-`stream_health_now`, `hit_potential_1h` and the tables. Tables and their columns have what this page says of
-them as comments, which such tools show."""
+FINAL` does nothing. A tool that cannot pass arguments, and lists columns, can read `occupancy_now`,
+`stream_health_now`, `hit_potential_1h` and the tables. Tables and their columns carry the descriptions of
+this page as comments, which such tools show."""
 
 TRUST = """\
 **Trust.** Every row shows how far you can rely on it: `complete` (every batch since the engine's first
@@ -53,7 +54,15 @@ unknown) or `degraded` (batches or events are missing). An aggregate is as trust
 `max(trust)`.
 
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
-time. A silent source that is not closed still gets its occupancy rows, so sums over a fleet have no holes."""
+time. A silent source that is not closed still gets its occupancy rows, so sums over a fleet have no holes.
+
+**Per minute and per hour.** `…_10s` is recomputed to `…_1m` and `…_1h`, with the same columns and those
+named there. Flows are sums, and gauges those of the last window; trust, connection, lag and drift are the
+worst. The worker computes a row again whenever its input changes; `version` is the time of that, in
+microseconds since the epoch.
+
+**Unless a table says otherwise** it is sorted by `toStartOfHour(window)` and then its key, and partitioned by
+`toYYYYMMDD(window)`."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
@@ -61,8 +70,13 @@ PUBLIC = frozenset({
 })  # fmt: skip
 """What answers most questions, of all tables and views."""
 BEGINNING = """\
-**Begin with the ten in bold**: they answer most questions. Those that end in `_series` read rows of ten
+**Begin with these ten**, which answer most questions: {names}. Views that end in `_series` read rows of ten
 seconds, minutes or hours, whichever fits the range; the others are what boards and findings are made of."""
+COMMON = 3
+"""A column that so many tables have, with one type and meaning, is explained once."""
+ARGUMENTS = """\
+Both ends of the time range are included. `from` and `to` are `DateTime('UTC')`, `step` and `seconds`
+`UInt32`, `models` is `Array(String)`. A view gives the winning row of each key of what it reads."""
 
 BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
@@ -89,11 +103,16 @@ DUE = {
     "noted_at": "When that was, by the server's clock.",
     "done": "Notes up to this number are done: the minute and its hour were recomputed since.",
 }
+HEAD = ("Column", "Type", "Meaning")
+Column = tuple[str, str, str]
+"""Name, type, meaning."""
 ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}
-ROLLUPS = """\
-**Per minute and per hour.** Flows are sums, and gauges those of the last window; trust, connection, lag and
-drift are the worst. The worker computes a row again whenever its input changes; `version` is the
-time of that, in microseconds since the epoch."""
+USUAL = {
+    "sorted": "toStartOfHour(window), ",
+    "partition": "toYYYYMMDD(window)",
+    "engine": "ReplacingMergeTree(version)",
+}
+"""What the introduction says of tables, so that a table need not."""
 
 
 def row_types() -> dict[str, type]:
@@ -122,35 +141,58 @@ def _read(view: View, views: dict[str, View]) -> str:
 def tables_page() -> bytes:
     """Return the page."""
     tables, views = tables_and_views()
-    blocks = [INTRODUCTION, READING, TIMES, TRUST, BEGINNING, _overview(tables, views)]
+    shared = _shared(tables)
+    names = ", ".join(f"[`{name}`](#{name if name in tables else 'views'})" for name in sorted(PUBLIC))
+    blocks = [
+        INTRODUCTION,
+        READING,
+        TIMES,
+        TRUST,
+        BEGINNING.format(names=names),
+        _overview(tables),
+        "## Columns of many tables",
+        table(HEAD, ((code(column), code(kind), meaning) for column, kind, meaning in sorted(shared))),
+    ]
     for definition in tables.values():
         if not ROLLUP.fullmatch(definition.name):
-            blocks += [
-                f"## {definition.name}",
-                _about(definition),
-                _columns(definition.columns, definition.name),
-            ]
-            blocks += _rollups(definition, tables)
-    if views:
-        blocks += ["## Views", "Both ends of the time range are included.", _views(views)]
+            blocks += [f"## {definition.name}", _about(definition)]
+            blocks += _columns(definition.columns, definition.name, shared)
+            blocks += _rollups(definition, tables, shared)
+    blocks += ["## Views", ARGUMENTS, _views(views)]
     return page("Tables", "`schemas/rows.py` and `schemas/clickhouse/`", *blocks)
 
 
-def _overview(tables: dict[str, Table], views: dict[str, View]) -> str:
-    def shown(name: str, text: str) -> str:
-        return f"**{text}**" if name in PUBLIC else text
+def _described(columns: dict[str, str], name: str) -> list[Column]:
+    meanings = column_meanings(name)
+    return [(column, kind, meanings.get(column, "")) for column, kind in columns.items()]
 
-    rows = []
-    for name, definition in tables.items():
-        rows.append((shown(name, f"[`{name}`](#{_base(name)})"), summary_of(definition)))
-    rows += [
-        (shown(view.name, f"[`{_signature(view)}`](#views)"), f"View of `{view.table}`.")
-        for view in views.values()
-    ]
+
+def _shared(tables: dict[str, Table]) -> frozenset[Column]:
+    """Return the columns that at least `COMMON` tables have with one type and meaning, but rollups."""
+    found = Counter(
+        column
+        for name, definition in tables.items()
+        if not ROLLUP.fullmatch(name)
+        for column in _described(definition.columns, name)
+    )
+    windows = next(iter(_described({"windows": "UInt32"}, "occupancy_1m")))
+    commonest: dict[str, Column] = {}
+    for column, count in found.most_common():
+        if count >= COMMON:
+            commonest.setdefault(column[0], column)
+    return frozenset(commonest.values()) | {windows}
+
+
+def _overview(tables: dict[str, Table]) -> str:
+    rows = (
+        (f"[`{name}`](#{name})", summary_of(definition))
+        for name, definition in tables.items()
+        if not ROLLUP.fullmatch(name)
+    )
     return table(("Table", "What a row holds"), rows)
 
 
-def _rollups(definition: Table, tables: dict[str, Table]) -> list[str]:
+def _rollups(definition: Table, tables: dict[str, Table], shared: frozenset[Column]) -> list[str]:
     """Say what the tables computed from `definition` keep, and which columns they have besides."""
     rollups = [
         found for name, found in tables.items() if name != definition.name and _base(name) == definition.name
@@ -167,7 +209,7 @@ def _rollups(definition: Table, tables: dict[str, Table]) -> list[str]:
         for name, kind in rollup.columns.items()
         if name not in definition.columns
     }
-    return [ROLLUPS, "\n".join(kept), "Columns besides those above:", _columns(added, rollups[0].name)]
+    return ["\n".join(kept), *_columns(added, rollups[0].name, shared, "They also have")]
 
 
 def _base(name: str) -> str:
@@ -189,11 +231,13 @@ def _summary(definition: Table) -> str:
 def _about(definition: Table) -> str:
     sorted_by = definition.key.removeprefix("(").removesuffix(")")
     key = BY_HOUR.sub("", sorted_by)
+    sorting = "" if sorted_by in (key, USUAL["sorted"] + key) else sorted_by
+    partition = "" if definition.partition == USUAL["partition"] else definition.partition or "nothing"
     facts = {
         "Key": code(key),
-        "Sorted by": code(sorted_by) if sorted_by != key else "",
-        "Partitioned by": code(definition.partition) if definition.partition else "",
-        "Engine": code(definition.engine),
+        "Sorted by": sorting and code(sorting),
+        "Partitioned by": partition and (code(partition) if definition.partition else partition),
+        "Engine": "" if definition.engine == USUAL["engine"] else code(definition.engine),
         "Kept": _lifetime(definition.ttl),
     }
     lines = "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
@@ -207,10 +251,19 @@ def _lifetime(ttl: str) -> str:
     return f"{found[1]} {found[2].lower()}s" if found else code(ttl)
 
 
-def _columns(columns: dict[str, str], name: str) -> str:
-    meanings = column_meanings(name)
-    rows = ((code(column), code(kind), meanings.get(column, "")) for column, kind in columns.items())
-    return table(("Column", "Type", "Meaning"), rows)
+def _columns(
+    columns: dict[str, str], name: str, shared: frozenset[Column], besides: str = "Also"
+) -> list[str]:
+    """Explain the columns of one table that are its own, and name those explained above."""
+    described = _described(columns, name)
+    named = ", ".join(code(column[0]) for column in described if column in shared)
+    own = [
+        (code(column), code(kind), meaning)
+        for column, kind, meaning in described
+        if (column, kind, meaning) not in shared
+    ]
+    blocks = [table(HEAD, own)] if own else []
+    return [*blocks, f"{besides} {named}."] if named else blocks
 
 
 def column_meanings(name: str) -> dict[str, str]:
@@ -232,12 +285,16 @@ def _signature(view: View) -> str:
 
 
 def _views(views: dict[str, View]) -> str:
+    """Return a table of the views; those with one description stand together."""
+    alike: dict[str, list[View]] = {}
+    for view in views.values():
+        alike.setdefault(view.comment or view.name, []).append(view)
     rows = (
         (
-            code(_signature(view)),
-            f"Winning rows of {code(view.table)}. {view.comment}".strip(),
-            ", ".join(f"{code(name)} {kind}" for name, kind in view.parameters.items()),
+            ", ".join(code(_signature(view)) for view in group),
+            ", ".join(dict.fromkeys(code(view.table) for view in group)),
+            group[0].comment,
         )
-        for view in views.values()
+        for group in alike.values()
     )
-    return table(("View", "Gives", "Parameters"), rows)
+    return table(("View", "Reads", "Gives"), rows)

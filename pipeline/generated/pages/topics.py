@@ -1,7 +1,8 @@
-"""docs/topics.md: every Kafka topic with its key, settings, records, fields and bounded reasons."""
+"""docs/topics.md: every Kafka topic with its key and settings, fields of records for readers, all reasons."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from pipeline.generated.asyncapi import PARTITION_EXAMPLES, PARTITION_RULE, head
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.pages.markdown import code, fenced, page, table
-from pipeline.generated.records import RECORDS_OF_TOPIC, json_of
+from pipeline.generated.records import RECORDS_OF_TOPIC, Record, json_of
 from pipeline.generated.source_docs import constant_docs, reason_docs
 from pipeline.generated.topics_file import Topic, load_topics
-from schemas.figures import TABLE_FIELD
+from schemas.figures import FIGURES, TABLE_FIELD
 
 READING = Path(__file__).with_name("reading_topics.md")
 TAGS = ("type", TABLE_FIELD)
@@ -52,17 +53,17 @@ your own with the same keys and as many partitions joins without being repartiti
 platformatic have other hashes. In ClickHouse it is `kafkaMurmurHash(replica) % partitions`. In the other
 topics the key does not say the partition."""
 
+ROWS_AS_JSON = """\
+Fields are the columns of the table that `table` names, all required: numbers as JSON numbers, times as text,
+`Enum8` as one of its names."""
 EXAMPLE_SHOWN = {
     "events": "run",
-    "positions": "published",
     "residency": "filled_and_evicted",
     "choices": "worse",
     "figures": "fills",
     "set_aside": "backward_gap",
-    "checkpoints_replica": "head",
-    "checkpoints_fleet": "head",
 }
-"""Table of `topics.toml` -> the example printed on the page."""
+"""Table of `topics.toml` -> the example printed on the page; topics of kvlens itself have none there."""
 
 
 def topics_page() -> bytes:
@@ -127,9 +128,14 @@ def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
     blocks = [topic.description, "\n".join(facts)]
     if headers := headers_of(name, topic):
         blocks.append("Headers, CloudEvents in binary mode:")
-        told = ((code(key), text) for key, (_, text) in headers.items())
-        blocks.append(table(("Header", "Meaning"), told))
-    for record in RECORDS_OF_TOPIC[name]:
+        rows = ((code(key), text) for key, (_, text) in headers.items())
+        blocks.append(table(("Header", "Meaning"), rows))
+    records = RECORDS_OF_TOPIC[name]
+    if name == "figures":
+        return [*blocks, ROWS_AS_JSON, _schemas(records), *_example(name)]
+    if DOWNSTREAM not in topic.consumers:
+        return [*blocks, _schemas(records)]
+    for record in records:
         schema = record_schema(record)
         blocks += _struct(schema)
         for part in _in_order_of_use(schema):
@@ -143,9 +149,28 @@ def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
             if value in list(schemas.residency.KINDS)
         )
         blocks += ["Kinds of change:", table(("Value", "Name", "Meaning"), rows)]
-    example = EXAMPLES[name][EXAMPLE_SHOWN[name]]
-    blocks += ["Example, as JSON:", fenced("json", _compact(example))]
-    return blocks
+    return [*blocks, *_example(name)]
+
+
+def _schemas(records: Iterable[Record]) -> str:
+    """Return a table that leads from each record to its schema."""
+    rows = (
+        (f"[`{schema['title']}`](../schemas/generated/{schema['title']}.schema.json)", holds)
+        for schema, holds in ((record_schema(record), _holds(record)) for record in records)
+    )
+    return table(("Record", "Holds"), rows)
+
+
+def _holds(record: Record) -> str:
+    """Return what a record holds; of a figure, the table whose rows it has."""
+    if record in FIGURES.values():
+        (name,) = record_schema(record)["properties"][TABLE_FIELD]["enum"]
+        return f"Rows of [`{name}`](tables.md#{name})."
+    return str(record_schema(record)["description"]).split("\n\n")[0]
+
+
+def _example(name: str) -> list[str]:
+    return ["Example, as JSON:", fenced("json", _compact(EXAMPLES[name][EXAMPLE_SHOWN[name]]))]
 
 
 def _in_order_of_use(schema: dict[str, Any]) -> list[dict[str, Any]]:
