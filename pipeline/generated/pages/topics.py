@@ -128,8 +128,8 @@ def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
     blocks = [topic.description, "\n".join(facts)]
     if headers := headers_of(name, topic):
         blocks.append("Headers, CloudEvents in binary mode:")
-        rows = ((code(key), text) for key, (_, text) in headers.items())
-        blocks.append(table(("Header", "Meaning"), rows))
+        named = ((code(key), text) for key, (_, text) in headers.items())
+        blocks.append(table(("Header", "Meaning"), named))
     records = RECORDS_OF_TOPIC[name]
     if name == "figures":
         return [*blocks, ROWS_AS_JSON, _schemas(records), *_example(name)]
