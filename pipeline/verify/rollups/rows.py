@@ -77,7 +77,14 @@ FAMILIES = {
     ),
     "fills": Family(
         key=_FILLS,
-        summed=("filled_blocks", "filled_tokens", *_CAUSES),
+        summed=(
+            "filled_blocks",
+            "filled_tokens",
+            *_CAUSES,
+            "transferred_again_tokens",
+            "peer_at_receivers_tokens",
+            "evicted_at_receivers_tokens",
+        ),
         largest=(("sampled_one_in", "sampled_one_in"),),
         added=("regret_hist",),
         summed_over=("shard",),
@@ -92,6 +99,7 @@ FAMILIES = {
             "owners_8_up",
             "unique_tokens",
             "physical_tokens",
+            "received_tokens",
         ),
         largest=(("sampled_one_in", "sampled_one_in"),),
         summed_over=("shard",),
