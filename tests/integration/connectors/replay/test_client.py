@@ -35,13 +35,6 @@ def replayer() -> Iterator[Replayer]:
 
 
 @pytest.fixture
-def hasty() -> Iterator[Replayer]:
-    replayer = Replayer(timeout_seconds=SOON)
-    yield replayer
-    replayer.close()
-
-
-@pytest.fixture
 def watchful() -> Iterator[Replayer]:
     """One that takes a pause for the end."""
     replayer = Replayer(timeout_seconds=PAUSE)
@@ -81,8 +74,14 @@ class Router:
 
 
 async def _replay(
-    replayer: Replayer, endpoint: str, first: int = 0, most: int | None = None
+    replayer: Replayer,
+    endpoint: str,
+    first: int = 0,
+    most: int | None = None,
+    *,
+    waits: float | None = None,
 ) -> tuple[str, list[tuple[int, bytes]]]:
+    """Ask for what a connected engine has; `waits`: seconds for an answer, not for the connection."""
     found: list[tuple[int, bytes]] = []
 
     async def take(batches: list[tuple[int, bytes]]) -> bool:
@@ -93,8 +92,13 @@ async def _replay(
     connection = await asyncio.wait_for(replayer.connect(endpoint), 60)
     if connection is None:
         return "unreachable", []
-    outcome = await asyncio.wait_for(connection.replay(first, take), 60)
-    connection.close()
+    if waits is not None:
+        connection._timeout_seconds = waits
+    try:
+        outcome = await asyncio.wait_for(connection.replay(first, take), 60)
+    finally:
+        # The context of the replayer waits for it.
+        connection.close()
     return outcome, found
 
 
@@ -210,16 +214,19 @@ async def test_engine_that_trickles_for_ever_is_left(
     assert len(found) >= 2
 
 
-async def test_engine_that_never_answers(context: zmq.Context[zmq.Socket[bytes]], hasty: Replayer) -> None:
+async def test_engine_that_never_answers(context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer) -> None:
     router = Router(context, lambda send: None)
-    assert await _replay(hasty, router.endpoint) == ("timeout", [])
+    outcome = await _replay(replayer, router.endpoint, waits=SOON)
     router.stop(context)
+    assert outcome == ("timeout", [])
     assert router.requests[0] == [b"", _number(0)]
 
 
-async def test_nobody_there_is_unreachable(hasty: Replayer) -> None:
-    assert await _replay(hasty, "tcp://127.0.0.1:1") == ("unreachable", [])
-    assert await _replay(hasty, "no endpoint") == ("unreachable", [])
+async def test_nobody_there_is_unreachable() -> None:
+    hasty = Replayer(timeout_seconds=SOON)
+    outcomes = [await _replay(hasty, endpoint) for endpoint in ("tcp://127.0.0.1:1", "no endpoint")]
+    hasty.close()
+    assert outcomes == [("unreachable", [])] * 2
 
 
 async def test_answer_that_is_no_longer_wanted_is_left(
@@ -237,7 +244,7 @@ async def test_answer_that_is_no_longer_wanted_is_left(
 
 
 async def test_late_answer_is_not_taken_for_that_of_a_later_request(
-    context: zmq.Context[zmq.Socket[bytes]], hasty: Replayer, monkeypatch: pytest.MonkeyPatch
+    context: zmq.Context[zmq.Socket[bytes]], replayer: Replayer
 ) -> None:
     first = True
     left = threading.Event()
@@ -252,8 +259,8 @@ async def test_late_answer_is_not_taken_for_that_of_a_later_request(
         send([b"", END_SEQUENCE, b""])
 
     router = Router(context, late)
-    assert await _replay(hasty, router.endpoint) == ("timeout", [])
-    monkeypatch.setattr(hasty, "_timeout_seconds", TIMEOUT)
+    early = await _replay(replayer, router.endpoint, waits=SOON)
     asyncio.get_running_loop().call_later(0.2, left.set)
-    assert await _replay(hasty, router.endpoint) == ("end", [(1, b"new")])
+    later = await _replay(replayer, router.endpoint)
     router.stop(context)
+    assert (early, later) == (("timeout", []), ("end", [(1, b"new")]))
