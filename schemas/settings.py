@@ -423,6 +423,9 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     salt_key_file: str = ""
     """File with the key, 16 bytes or more, of the hashes that stand for cache salts; without it objects under
     a salt are left out and counted."""
+    l2_prefetch_policy: Literal["default", "retain"] = "default"
+    """As the servers have it. With `default`, what they load from storage is in their memory only until a
+    request has it, so it is left out of what memory holds, gets and evicts."""
     silent_seconds: Seconds = 3600.0
     """What a server has, in memory and in storage of its own, is taken to be gone when nothing was heard of
     it for this long, or for 600 s if it made up its id; an idle one is heard by heartbeats that come here."""

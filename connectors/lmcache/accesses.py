@@ -35,6 +35,11 @@ twice: valkey and sagemaker-hyperpod when it is found and when it is read."""
 _ONE_EACH: Final = _WHEN_READ | _WHEN_FOUND
 
 
+def are_reads(tier: str, backend: str) -> bool:
+    """Tell whether each access is an object that was read for a request, so that memory has it next."""
+    return tier == "l2" and backend in _WHEN_READ
+
+
 def are_hits(tier: str, backend: str) -> bool:
     """Tell whether each access is one request that found the object.
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from connectors.engines.media import MAX_NAME_CHARACTERS
 from connectors.kafka.content_types import UNDECODABLE
-from connectors.lmcache.accesses import accessed, are_hits
+from connectors.lmcache.accesses import accessed, are_hits, are_reads
 from connectors.lmcache.declarations import Compartment, Declarations
+from connectors.lmcache.loads import Loads, LoadsOfServers, Object
 from connectors.lmcache.objects import object_group, object_hash
 from connectors.lmcache.wire import CacheBatch, Entry, decode_batch, decode_report
 from connectors.normalise.errors import EventError
@@ -63,11 +64,13 @@ class Reported:
 class ReportDecoder:
     """Decodes what servers send; token ids and salts stay here."""
 
-    def __init__(self, models: Collection[str], salts: Pseudonyms | None) -> None:
-        """`salts` names salted objects; without it they are Undecodable."""
+    def __init__(self, models: Collection[str], salts: Pseudonyms | None, *, retains: bool = False) -> None:
+        """`salts` names salted objects; without it they are Undecodable. `retains`: what servers load from
+        storage stays in their memory; else it is left out there."""
         self.models = tuple(models)
         self._salts = salts
         self._declarations = Declarations()
+        self._loads = None if retains else LoadsOfServers()
 
     def decode(self, payload: bytes) -> tuple[list[Reported], Counter[ReportRefusal]]:
         """Return the batches in a Kafka record or a request, in order, and what of it was left out.
@@ -94,27 +97,44 @@ class ReportDecoder:
         return found, refused
 
     def keep(self, servers: Collection[str]) -> None:
-        """Forget what all servers but these have declared."""
+        """Forget what all servers but these have declared, and what they load."""
         self._declarations.keep(servers)
+        if self._loads is not None:
+            self._loads.keep(servers)
 
     def _reported(self, batch: CacheBatch, size: int, refused: Counter[ReportRefusal]) -> Reported:
         own = [entry for entry in batch.entries if entry.key.model_name in self.models]
         if len(own) < len(batch.entries):
             refused["unknown_model"] += len(batch.entries) - len(own)
         reported = Reported(batch.instance_id, batch.incarnation, batch.seq, batch.ts, size, {})
+        loads = None
+        if self._loads is not None:
+            loads = self._loads.of(batch.instance_id, batch.incarnation, batch.seq)
         if batch.tier not in ("l1", "l2"):
             self._unknown(batch, reported, None)
         elif batch.event_type == "config":
             self._capacity(batch, reported)
         elif batch.event_type == "access":
+            if loads is not None and are_reads(batch.tier, batch.backend):
+                self._read(loads, batch, own)
             self._accesses(batch, own, reported)
         elif batch.event_type in ("store", "delete"):
-            self._placements(batch, own, reported)
+            self._placements(batch, own, reported, loads if batch.tier == "l1" else None)
         else:
             self._unknown(batch, reported, _medium(batch)[0])
         return reported
 
-    def _placements(self, batch: CacheBatch, entries: list[Entry], reported: Reported) -> None:
+    def _read(self, loads: Loads, batch: CacheBatch, entries: list[Entry]) -> None:
+        for entry in entries:
+            try:
+                packed, group = object_hash(entry.key, self._salts), object_group(entry.key)
+            except EventError:
+                continue  # nobody knows what is stored under such a name either
+            loads.read((entry.key.model_name, group, packed), batch.ts)
+
+    def _placements(
+        self, batch: CacheBatch, entries: list[Entry], reported: Reported, loads: Loads | None
+    ) -> None:
         medium, raw_medium = _medium(batch)
         removals: dict[tuple[str, int], list[bytes]] = {}
         for entry in entries:
@@ -125,6 +145,9 @@ class ReportDecoder:
                 packed, group = object_hash(entry.key, self._salts), object_group(entry.key)
             except EventError as error:
                 _undecodable(part.events, error.reason)
+                continue
+            if loads is not None and _is_load(loads, batch, (model, group, packed)):
+                part.skipped += 1
                 continue
             if batch.event_type == "delete":
                 removals.setdefault((model, group), []).append(packed)
@@ -188,6 +211,11 @@ class ReportDecoder:
         for model in self.models:
             place = Place(batch.instance_id, "", model) if medium is None else _place(batch, model)
             reported.parts[place] = Part([event], count)
+
+
+def _is_load(loads: Loads, batch: CacheBatch, one: Object) -> bool:
+    """Tell whether an object comes to memory, or leaves it, only because storage gave it to a request."""
+    return loads.deleted(one) if batch.event_type == "delete" else loads.stored(one, batch.ts)
 
 
 def _place(batch: CacheBatch, model: str) -> Place:

@@ -67,7 +67,8 @@ class Servers:
         self._taken = taken
         key_file = settings.lmcache.salt_key_file
         salts = Pseudonyms.of_file(key_file, "lmcache.salt_key_file") if key_file else None
-        self._decoder = ReportDecoder(settings.lmcache.model_names, salts)
+        retains = settings.lmcache.l2_prefetch_policy == "retain"
+        self._decoder = ReportDecoder(settings.lmcache.model_names, salts, retains=retains)
         self.streams: dict[SourceKey, ReportStream] = {}
         self._at: dict[Place, ReportStream] = {}
         self._places: dict[SourceKey, Place] = {}

@@ -103,7 +103,9 @@ def test_killed_again_and_again_the_tables_are_those_of_the_directory(
     new_pipeline: Callable[..., Any], key_file: Path
 ) -> None:
     topic = f"cache-events-{secrets.token_hex(4)}"
-    lmcache = Lmcache(models=MODEL, topic=topic, group=topic, salt_key_file=str(key_file))
+    lmcache = Lmcache(
+        models=MODEL, topic=topic, group=topic, salt_key_file=str(key_file), l2_prefetch_policy="retain"
+    )
     pipeline = new_pipeline(lmcache=lmcache)
     kafka = pipeline.settings.kafka.bootstrap_servers
     # What two servers say of one pool has the order of one partition; else it has any.
@@ -167,7 +169,13 @@ def test_requests_come_to_the_same(
     new_pipeline: Callable[..., Any], key_file: Path, free_port: Callable[[], int]
 ) -> None:
     token = secrets.token_hex(16)
-    lmcache = Lmcache(models=MODEL, port=free_port(), token=token, salt_key_file=str(key_file))
+    lmcache = Lmcache(
+        models=MODEL,
+        port=free_port(),
+        token=token,
+        salt_key_file=str(key_file),
+        l2_prefetch_policy="retain",
+    )
     pipeline = new_pipeline(lmcache=lmcache)
     worker, connector = pipeline.start("work"), pipeline.start("connect")
     connector.wait_said("connector_started")

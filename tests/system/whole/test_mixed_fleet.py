@@ -137,6 +137,7 @@ def fleet(
         port=free_port(),
         token=token,
         salt_key_file=str(salts),
+        l2_prefetch_policy="retain",
     )
     emitters = {COORDINATOR: {**EMITTERS, BROKEN_TOPIC: BROKEN}, EVICTOR: EVICTING}
     pipeline = new_pipeline(*sent, emitters=emitters, lmcache=lmcache)

@@ -49,7 +49,7 @@ def placed(name: str) -> dict[str, set[tuple[int, bytes]]]:
     """What is held at the end by the decoded events alone, by place as the truth calls it."""
     held: dict[str, set[tuple[int, bytes]]] = defaultdict(set)
     reached: dict[str, tuple[int, int]] = {}
-    decoder = ReportDecoder([MODEL], KEY)
+    decoder = ReportDecoder([MODEL], KEY, retains=True)  # as the stand-in of the servers' memory does
     for _, value in reported(NAME, name):
         found, refused = decoder.decode(value)
         assert not refused

@@ -1,0 +1,77 @@
+"""Objects that are in a server's memory only for a request that reads them from storage. No IO.
+
+With LMCache's `--l2-prefetch-policy default` nothing that is loaded from storage is retained: the server says
+that it was read there, stored in memory and, once the request has it, deleted from memory (0.5.6:
+`DefaultPrefetchPolicy.plan_l1_retention`, `L1Manager.finish_read`). That is no use of memory as a cache.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import Final
+
+Object = tuple[str, int, bytes]
+"""Model, group and packed hash."""
+
+MOST_OBJECTS: Final = 1 << 16
+"""Of a server, those that were read and not stored yet, and as many that are in memory."""
+SOON: Final = 60.0
+"""Seconds by the server's clock between the read of an object and its store, at most."""
+
+
+class Loads:
+    """What one life of a server loads, by its batches in their order."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.seq = 0
+        """Of the last batch that was taken."""
+        self._read: OrderedDict[Object, float] = OrderedDict()
+        self._loaded: OrderedDict[Object, None] = OrderedDict()
+
+    def read(self, one: Object, at: float) -> None:
+        """Storage gave an object to a request at a time of the server's clock."""
+        self._read[one] = at
+        self._read.move_to_end(one)
+        if len(self._read) > MOST_OBJECTS:
+            self._read.popitem(last=False)
+
+    def stored(self, one: Object, at: float) -> bool:
+        """Return whether memory has an object from here on only because storage gave it."""
+        read_at = self._read.pop(one, None)
+        if read_at is None or at - read_at > SOON:
+            self._loaded.pop(one, None)
+            return False
+        self._loaded[one] = None
+        if len(self._loaded) > MOST_OBJECTS:
+            self._loaded.popitem(last=False)
+        return True
+
+    def deleted(self, one: Object) -> bool:
+        """Return whether what left memory was there only for a request."""
+        self._read.pop(one, None)
+        known = one in self._loaded
+        self._loaded.pop(one, None)
+        return known
+
+
+class LoadsOfServers:
+    """What each server loads."""
+
+    def __init__(self) -> None:
+        self._by_server: dict[str, Loads] = {}
+
+    def of(self, server: str, incarnation: int, seq: int) -> Loads | None:
+        """Return the loads of the life of a server that its next batch is of; None if it came before."""
+        known = self._by_server.get(server)
+        if known is None or incarnation > known.incarnation:
+            known = self._by_server[server] = Loads(incarnation)
+        if (incarnation, seq) <= (known.incarnation, known.seq):
+            return None
+        known.seq = seq
+        return known
+
+    def keep(self, servers: Collection[str]) -> None:
+        """Forget all but these servers."""
+        self._by_server = {server: one for server, one in self._by_server.items() if server in servers}
