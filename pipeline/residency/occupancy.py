@@ -28,10 +28,8 @@ def counted_occupancy(head: PoolHead) -> list[Occupancy]:
 
     Every size ever seen is listed, also when nothing of it is resident any more.
     """
-    store_only = head.store_only and not head.removes
+    mark, repeats = head.store_only, head.repeats
     return [
-        Occupancy(
-            head.medium, head.group_idx, size, entries, blocks, blocks * size, 0, store_only, head.repeats
-        )
+        Occupancy(head.medium, head.group_idx, size, entries, blocks, blocks * size, 0, mark, repeats)
         for size, entries, blocks in zip(head.block_sizes, head.entries, head.blocks, strict=True)
     ]

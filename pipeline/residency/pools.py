@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,7 @@ from schemas.events import (
     Stored,
     Undecodable,
     is_cleared,
+    is_kept_once,
     is_store_only,
 )
 from schemas.hashes import HASH_BYTES
@@ -189,7 +191,8 @@ class Pools:
                 if event.medium and not event.medium.endswith(OWNED) and not self._has(event.medium):
                     told(LeftOut("too_many_sizes", 1))
                     continue
-                self.clear(at, self.cleared_medium(event), event.group_idx)
+                scope = self.cleared_medium(event)
+                self.clear(at, partial(is_cleared, scope=scope), event.group_idx)
                 told(event)
             elif type(event) is Undecodable:
                 if event.medium is None or self._has(event.medium):
@@ -343,13 +346,22 @@ class Pools:
             return event.medium
         return "" if self._source.clears_all or self._settings.clear_scope == "all" else "gpu"
 
-    def clear(self, at: float, scope: str | None = None, group: int | None = None) -> None:
-        """Everything left, or what a clear of `scope` is of, or of one group."""
+    def clear(self, at: float, is_gone: Callable[[str], bool], group: int | None = None) -> None:
+        """Everything left of the media of which `is_gone` tells so, or of one group of them."""
         self._settled = False
         for (of_medium, of_group), pool in self._by_key.items():
-            if (scope is None or is_cleared(of_medium, scope)) and group in (None, of_group):
+            if is_gone(of_medium) and group in (None, of_group):
                 pool.clear(at)
-        self.objects.clear(scope, group)
+        self.objects.clear(is_gone, group)
+
+    def kept(self) -> Counter[str]:
+        """Return the media that outlive the engine and hold something, with so many blocks."""
+        self.settle()
+        held: Counter[str] = Counter()
+        for pool in self.counted:
+            if is_kept_once(pool.head.medium):
+                held[pool.head.medium] += sum(pool.head.blocks)
+        return +held
 
     def settle(self) -> None:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
@@ -428,6 +440,8 @@ class Pools:
         known = pool.head.block_sizes
         if self._full and known and event.block_size not in known:
             return None
+        if not known:
+            pool.head.store_only = is_store_only(event)
         pool.head.spec_kind = event.spec_kind or pool.head.spec_kind
         if event.sliding_window is not None and 0 < event.sliding_window < LONGEST_WINDOW:
             pool.head.sliding_window = event.sliding_window

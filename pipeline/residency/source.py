@@ -39,6 +39,7 @@ from schemas.events import (
     SourceStatus,
     Undecodable,
     is_cleared,
+    is_kept_once,
 )
 from schemas.reasons import LimitReason, Remark
 from schemas.settings import Worker
@@ -48,6 +49,8 @@ NEVER_COMPLETE: frozenset[Remark] = frozenset({"no_identity", "no_sequence"})
 """Remarks of streams that no clear makes complete."""
 RECEIVING = frozenset({"decode", "both"})
 """Roles in which an engine takes KV from others."""
+MOST_KEPT = 0.5
+"""Of `worker.max_blocks`, so much may stay from one session to the next on media that outlive them."""
 NEVER = -1
 """Sequence number before the first batch."""
 
@@ -312,8 +315,7 @@ class SourceResidency:
             if head.first_seq == NEVER:
                 head.first_seq = event.first_seq
                 head.last_seq = event.first_seq - 1
-                since = TrustSince("complete" if event.complete else "partial", at)
-                head.trust = TrustState(since, passed=head.trust.passed)
+                head.trust = trust.opened(head.trust, at, complete=event.complete)
         elif isinstance(event, Gap):
             if event.last > head.last_seq:
                 health.lost(head.health, event.last - max(event.first, head.last_seq + 1) + 1)
@@ -367,7 +369,7 @@ class SourceResidency:
             self._gone(windows.window_of(connectivity.event_time(head.connectivity, at)))
         head.health.restarts += event.reason == "restarted"
         head.closed_at, head.closed_reason = at, event.reason
-        self._lose_everything()
+        self._lose_everything(but_kept=event.reason == "restarted")
 
     def _gone(self, window: int) -> None:
         """The source leaves in this window: those before keep their figures."""
@@ -376,18 +378,24 @@ class SourceResidency:
             self.windows.move_to(window)
         connectivity.unreached(self.head.connectivity, window)
 
-    def _lose_everything(self) -> None:
-        """The engine's life is over: its blocks are cleared in the last window it was seen in."""
+    def _lose_everything(self, *, but_kept: bool = False) -> None:
+        """The engine's life is over: its blocks are cleared in the last window it was seen in.
+
+        `but_kept`: another one goes on with what outlives engines.
+        """
         head = self.head
         at = windows.window_end(head.window) - 1e-3 if head.window is not None else head.opened_at
-        self.pools.clear(at)
+        self.pools.clear(at, lambda medium: not (but_kept and is_kept_once(medium)))
 
     def _begin(self, record: EventsRecord) -> None:
         head = self.head
         lived = head.incarnation != 0
         if lived:
             self.windows.life_ended()
-            self._lose_everything()
+            # Files of another model are found by no hash of this one, and some day there are too many.
+            most = int(self.settings.max_blocks * MOST_KEPT)
+            few = self.pools.kept().total() <= most
+            self._lose_everything(but_kept=few and record.hash_domain == head.hash_domain)
             self._collect_changes()
         connectivity.life_began(head.connectivity)
         drift.life_began(head.drift)
@@ -406,8 +414,10 @@ class SourceResidency:
         head.limited = False
         head.loras = []
         self.pools.life_began(head.loras)
-        passed = trust.left_behind(head.trust) if lived else {}
-        head.trust = TrustState(TrustSince("partial", head.opened_at), passed=passed)
+        if lived:
+            head.trust = trust.life_began(head.trust, head.opened_at, {*self.pools.kept()})
+        else:
+            head.trust = TrustState(TrustSince("partial", head.opened_at))
 
     def _event_time(self, batch: Batch) -> float:
         """Return when a batch was published or a notice given; only the clock of an engine may be off."""

@@ -115,7 +115,7 @@ def _parts(source: SourceRecount, chain: Sequence[int], windows: Mapping[int, in
             found.append(Part(tier, group, there, {pool.coarse_size, pool.fine_size}, False))
         else:
             in_chunks = medium == "cpu" and source.engine in ("vllm", "") and any(pool.announced_several)
-            found.append(Part(tier, group, there, {*pool.sizes}, pool.shown_store_only or in_chunks))
+            found.append(Part(tier, group, there, {*pool.sizes}, pool.store_only or in_chunks))
     return found
 
 

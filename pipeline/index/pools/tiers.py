@@ -50,4 +50,4 @@ def doubts_of(head: PoolHead) -> int:
     in_chunks = head.medium == "cpu" and any(
         several and size for size, several in zip(head.block_sizes, head.several_hashes, strict=True)
     )
-    return LEAVE_UNSAID * (head.store_only and not head.removes) | IN_CHUNKS * in_chunks
+    return LEAVE_UNSAID * head.store_only | IN_CHUNKS * in_chunks

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from pipeline.residency.histogram import bucket_of
 from pipeline.residency.objects.medium import NOT_USED, Medium
 from schemas.checkpoints import ObjectFlow, ObjectPool, ObjectState, SourceHead
-from schemas.events import Accessed, Capacity, Stored, is_cleared
+from schemas.events import Accessed, Capacity, Stored
 from schemas.hashes import unpack_hashes
 
 MOST: Final = 2**63 - 1
@@ -136,10 +136,10 @@ class Objects:
                 self._media[medium].forget(one)
                 _count_in(pool.flow.uses_hist, one.accesses.bit_length())
 
-    def clear(self, scope: str | None = None, group_idx: int | None = None) -> None:
-        """Everything left, or what a clear of `scope` is of, or of one group."""
+    def clear(self, is_gone: Callable[[str], bool], group_idx: int | None = None) -> None:
+        """Everything left of the media of which `is_gone` tells so, or of one group of them."""
         for key, pool in self._pools.items():
-            if (scope is None or is_cleared(pool.medium, scope)) and group_idx in (None, pool.group_idx):
+            if is_gone(pool.medium) and group_idx in (None, pool.group_idx):
                 for one in pool.held.values():
                     self._media[pool.medium].forget(one)
                 self._count -= len(pool.held)

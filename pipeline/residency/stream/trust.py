@@ -53,6 +53,21 @@ def first_batch(trust: TrustState, at: float) -> None:
     trust.general = TrustSince(general.trust, min(general.since, at))
 
 
+def life_began(trust: TrustState, at: float, kept: Set[str]) -> TrustState:
+    """Return the trust of a life of whose beginning nothing is known yet, after that of the one before.
+
+    Media that are `kept` go on as they were.
+    """
+    special = {medium: of(trust, medium) for medium in kept}
+    return TrustState(TrustSince("partial", at), special, left_behind(trust))
+
+
+def opened(trust: TrustState, at: float, *, complete: bool) -> TrustState:
+    """Return the trust of a life that is known from here on, after what was known of its beginning."""
+    special = {medium: since for medium, since in trust.by_medium.items() if is_kept_once(medium)}
+    return TrustState(TrustSince("complete" if complete else "partial", at), special, trust.passed)
+
+
 def degraded(trust: TrustState, at: float, medium: str | None = None) -> None:
     """Something is missing: no medium, or not `medium`, can be complete; those already degraded stay so."""
     if medium is not None:

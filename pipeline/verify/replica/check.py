@@ -20,7 +20,7 @@ from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums, joined
 from pipeline.verify.replica.source import SourceRecount
 from pipeline.verify.replica.two_sizes import TwoSizes
-from schemas.events import EngineCounters, EventsRecord, Opened
+from schemas.events import EngineCounters, EventsRecord, Opened, is_kept_once
 from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import Worker
 
@@ -252,6 +252,9 @@ class SourceCheck:
             return self._whole or row.incarnation in self._begun
         if self._known_from is None:
             return False
+        late = self._known_from > 0
+        if late and isinstance(row, OccupancyRow | FlowRow | ObjectsRow) and is_kept_once(row.medium):
+            return False  # it may hold what is left of lives before
         if not self._whole and isinstance(row, OccupancyRow | FlowRow):
             pool = (row.medium, row.group_idx)
             if pool in self._two_sizes and pool not in self._two_sizes_counted:

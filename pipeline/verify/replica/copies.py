@@ -47,7 +47,7 @@ class Copies:
     """Physical copies of every hash. A hash counts as a block of its first copy's size."""
 
     def __init__(self, *, store_only: bool) -> None:
-        """`store_only`: no removal is expected here."""
+        """`store_only`: what leaves is not announced, so figures are upper bounds."""
         self.flow = Flow()
         self.blocks: dict[int, Block] = {}
         self.contents: dict[int, int] = {}
@@ -64,6 +64,8 @@ class Copies:
         self.removal_seen = False
         self.changes = Changes()
         """Of the present life."""
+        self._kept = Resident()
+        """What outlived the lives before."""
         self.stored_tokens = 0
         """Of all lives."""
         self.first_stores: list[FirstStore] = []
@@ -237,13 +239,11 @@ class Copies:
 
     def residency_sums(self) -> ResidencySums:
         """Return what the residency topic has to say of the present life, as things stand now."""
-        return ResidencySums(Resident.of(self.named(self.blocks)), self.changes.copy())
+        now, before = Resident.of(self.named(self.blocks)), self._kept
+        resident = Resident(now.blocks - before.blocks, now.hashes - before.hashes)
+        return ResidencySums(resident, self.changes.copy())
 
     def life_began(self) -> None:
         """Begin with no changes."""
         self.changes = Changes()
-
-    @property
-    def shown_store_only(self) -> bool:
-        """Whether figures are upper bounds because removals are not announced."""
-        return self.store_only and not self.removal_seen
+        self._kept = Resident.of(self.named(self.blocks))

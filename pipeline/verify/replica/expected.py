@@ -48,7 +48,7 @@ def occupancy(source: SourceRecount, window: int) -> Iterator[OccupancyRow]:
             tokens=held.tokens,
             covered_blocks=held.covered_blocks,
             capacity_blocks=_room(source, medium, held.block_size),
-            store_only=source.pools[medium, group].shown_store_only,
+            store_only=source.pools[medium, group].store_only,
             at_least=source.pools[medium, group].at_least,
             trust=trust.trust,
             trust_since=times.moment(trust.at),

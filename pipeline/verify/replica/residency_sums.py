@@ -91,7 +91,7 @@ class ResidencySums:
     """What the topic says of a pool in one life."""
 
     resident: Resident = field(default_factory=Resident)
-    """At the end."""
+    """At the end, less what lives before had left."""
     changes: Changes | None = field(default_factory=Changes)
     """None where they depend on when checkpoints were made (two granularities)."""
 

@@ -39,6 +39,8 @@ from schemas.hashes import HASH_BYTES, unpack_hashes
 from schemas.settings import Worker
 
 POOLS_THAT_MAY_REPEAT = 1
+MOST_LEFT = 0.5
+"""Of `worker.max_blocks`: more blocks that outlived a life are not carried on."""
 MOST_MISSING = 2**62
 """Batches of one window that count as missing."""
 SOON = 4.0
@@ -204,7 +206,7 @@ class SourceRecount:
         if self.closed_at is None:
             self._new_version(offset)
             self._ended_unseen("forgotten")
-            self._lose_everything()
+            self._lose(outliving=True)
 
     # Lives
 
@@ -215,7 +217,13 @@ class SourceRecount:
             if self.closed_at is None:
                 self._ended_unseen("superseded")
             self.on_life_over()
-            self._lose_everything()
+            left = sum(
+                len(pool.blocks)
+                for (medium, _), pool in self.pools.items()
+                if isinstance(pool, Copies) and is_kept_once(medium)
+            )
+            too_many = left > self.worker.max_blocks * MOST_LEFT
+            self._lose(outliving=too_many or record.hash_domain != self.hash_domain)
             self._past = self.residency_sums()
             for pool in self.pools.values():
                 pool.life_began()
@@ -232,7 +240,7 @@ class SourceRecount:
         self.not_understood = set()
         self.last_batch_at, self.seen_live = None, False
         self.engine_says = EngineSays()
-        self.trust.life_began(self.opened_at, another=another)
+        self.trust.life_began(self.opened_at, self._what_outlived() if another else None)
 
     def _ended_unseen(self, reason: str) -> None:
         self.closed_at = self.opened_at if self.last_batch_at is None else self.last_batch_at
@@ -242,12 +250,21 @@ class SourceRecount:
         """Return the event time of a batch, or when a notice was given."""
         return batch.ts if batch.seq is None else times.event_time(batch.ts, batch.received_at, self.worker)
 
-    def _lose_everything(self) -> None:
-        """Clear all pools at the end of the window."""
+    def _lose(self, *, outliving: bool) -> None:
+        """Clear pools at the end of the window; those of media that outlive the engine if `outliving`."""
         at = self.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
-        for pool in self.pools.values():
-            pool.clear(at)
-        self.objects.cleared()
+        for (medium, _), pool in self.pools.items():
+            if outliving or not is_kept_once(medium):
+                pool.clear(at)
+                self.objects.cleared(medium)
+
+    def _what_outlived(self) -> set[str]:
+        """Return the media that outlive engines and hold something."""
+        return {
+            medium
+            for (medium, _), pool in self.pools.items()
+            if isinstance(pool, Copies) and is_kept_once(medium) and pool.blocks
+        }
 
     # Batches
 
@@ -397,6 +414,8 @@ class SourceRecount:
             self.pools[where] = Copies(store_only=is_store_only(event))
         pool = self.pools[where]
         one_copy = self.one_copy or is_kept_once(event.medium)
+        if isinstance(pool, Copies) and not pool.sizes:
+            pool.store_only = is_store_only(event)
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
             sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
             if sizes is not None:
@@ -555,7 +574,7 @@ class SourceRecount:
             self._unreached(window)
         self.health.restarts += event.reason == "restarted"
         self.closed_at, self.closed_reason = at, event.reason
-        self._lose_everything()
+        self._lose(outliving=event.reason != "restarted")
 
     # What rows ask
 

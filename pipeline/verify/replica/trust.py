@@ -58,15 +58,21 @@ class SourceTrust:
         """Return the worst that any of the media had; without any, that of a medium nobody named."""
         return worst([self.had(medium) for medium in media] or [self.had("")])
 
-    def life_began(self, at: float, *, another: bool) -> None:
-        """Begin a life whose beginning is unknown; `another`: there was one before."""
-        if another:
+    def life_began(self, at: float, kept: Iterable[str] | None) -> None:
+        """Begin a life whose beginning is unknown; media that are `kept` go on as they were before it.
+
+        None: there was none before.
+        """
+        special: dict[str, Since] = {}
+        if kept is not None:
+            special = {medium: self.of(medium) for medium in kept}
             self._leave(None)
-        self.general, self.special = Since("partial", at), {}
+        self.general, self.special = Since("partial", at), special
 
     def opened(self, at: float, *, complete: bool) -> None:
         """Note that the connector knows this life from here on."""
-        self.general, self.special = Since("complete" if complete else "partial", at), {}
+        self.general = Since("complete" if complete else "partial", at)
+        self.special = {medium: self.special[medium] for medium in self.special if is_kept_once(medium)}
 
     def first_batch(self, at: float) -> None:
         """Know the life from its first batch on, if that is before the notice that announced it."""

@@ -48,7 +48,8 @@ class Store(NamedTuple):
 class TwoSizes:
     """Coarse blocks are counted by copies, fine ones are a set."""
 
-    shown_store_only = False
+    store_only = False
+    """As occupancy shows it."""
 
     def __init__(self, before: Copies, coarse_size: int, fine_size: int, age: float) -> None:
         """Take over what was held when the second granularity showed."""

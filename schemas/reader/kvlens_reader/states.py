@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from kvlens_reader.changes import BlockChange, ResidencyChange, changes_of, residency_changes
-from kvlens_reader.records.events import Cleared, Closed, Event, EventsRecord, Removed, Stored, is_cleared
+from kvlens_reader.records.events import (
+    Cleared,
+    Closed,
+    Event,
+    EventsRecord,
+    Removed,
+    Stored,
+    is_cleared,
+    is_kept_once,
+)
 from kvlens_reader.records.hashes import unpack_hashes
 from kvlens_reader.records.residency import ResidencyRecord
 
@@ -21,6 +30,7 @@ Held = dict[Pool, frozenset[int]]
 class _Reached(NamedTuple):
     incarnation: int = 0
     seq: int = -1
+    hash_domain: str = ""
 
 
 class Copies:
@@ -45,13 +55,13 @@ class Copies:
         if record.incarnation < reached.incarnation:
             return
         if record.incarnation > reached.incarnation:
-            self._pools[source] = {}
-            reached = self._reached[source] = _Reached(record.incarnation)
+            _end(self._pools[source], but_kept=record.hash_domain == reached.hash_domain)
+            reached = self._reached[source] = _Reached(record.incarnation, -1, record.hash_domain)
         for batch in record.batches:
             if batch.seq is not None:
                 if batch.seq <= reached.seq:
                     continue
-                reached = self._reached[source] = _Reached(record.incarnation, batch.seq)
+                reached = self._reached[source] = reached._replace(seq=batch.seq)
             for event in batch.events:
                 self._count(self._pools[source], record, event)
                 yield from changes_of(record, batch, event)
@@ -72,7 +82,7 @@ class Copies:
 
     def _count(self, pools: dict[Pool, Counter[int]], record: EventsRecord, event: Event) -> None:
         if isinstance(event, Closed):
-            pools.clear()
+            _end(pools, but_kept=event.reason == "restarted")
         elif isinstance(event, Cleared):
             scope = event.medium
             if scope is None:
@@ -85,10 +95,17 @@ class Copies:
             hashes = unpack_hashes(event.hashes)
             if isinstance(event, Removed):
                 _remove(copies, hashes)
-            elif record.one_copy:
+            elif record.one_copy or is_kept_once(event.medium):
                 pools[event.medium, event.group_idx] |= Counter({*hashes})
             elif not _is_repeated(copies, hashes, record, event):
                 copies.update(hashes)
+
+
+def _end(pools: dict[Pool, Counter[int]], *, but_kept: bool) -> None:
+    """End a session; `but_kept`: another one goes on with what outlives engines."""
+    for medium, group in [*pools]:
+        if not (but_kept and is_kept_once(medium)):
+            del pools[medium, group]
 
 
 def _is_repeated(copies: Counter[int], hashes: tuple[int, ...], record: EventsRecord, event: Stored) -> bool:

@@ -336,14 +336,19 @@ def owner_of(medium: str) -> str:
 def is_kept_once(medium: str) -> bool:
     """Tell whether a medium holds each block once, however often it is handed to it.
 
-    Such media outlive the engine, so nobody knows from the events alone all that they hold.
+    Such media outlive the engine: a session that restarts finds there what earlier ones left, and announces
+    nothing of it. So nobody knows from the events alone all that they hold.
     """
     return medium in _FILES or OWNED in medium
 
 
 def is_store_only(event: Stored | Removed) -> bool:
-    """Tell whether, to judge by the first event of a medium, its removals are never announced."""
-    return event.medium in _FILES or (isinstance(event, Stored) and event.store_only)
+    """Tell whether what leaves a medium is not announced, to judge by its first store, or a removal before.
+
+    What is removed there all the same, by clients for example, is not all that leaves. A GPU is never so.
+    """
+    told = isinstance(event, Stored) and event.store_only
+    return event.medium in _FILES or (told and event.medium != "gpu")
 
 
 def is_cleared(medium: str, scope: str) -> bool:

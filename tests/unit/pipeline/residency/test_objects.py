@@ -102,9 +102,9 @@ def test_what_is_removed_counts_by_its_uses_and_what_is_cleared_does_not() -> No
     source.objects.remove("disk", 0, packed(7))
     # Without any, one or one, two, four to seven.
     assert source.only().flow.uses_hist == [1, 2, 1, 2]
-    source.objects.clear("disk")
+    source.objects.clear(lambda medium: medium == "disk")
     assert source.only().objects == 2
-    source.objects.clear()
+    source.objects.clear(lambda medium: True)
     assert source.only()[2:4] == (0, 0)
     assert source.only().flow.uses_hist == [1, 2, 1, 2]
     source.objects.store(store(7), 3.0)

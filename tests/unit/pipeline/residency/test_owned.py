@@ -89,9 +89,11 @@ def test_a_clear_is_of_its_owner_alone(scope: str | None, clears: str, emptied: 
         assert row.trust == (best if medium in emptied or not lost else "degraded"), medium
 
 
-def test_what_the_owner_kept_for_a_new_engine_is_not_known() -> None:
+def test_what_others_own_outlives_the_engine() -> None:
     rows = rows_of(life(1, *everywhere(1)), life(2, Stored(packed(2), 16, 16, None, "kvcr:cpu")))
-    assert (rows["kvcr:cpu"].entries, rows["kvcr:cpu"].trust) == (1, "partial")
+    held = {medium: row.entries for medium, row in rows.items()}
+    assert held == {"kvcr:cpu": 2, "kvcr:storage": 1, "remote:storage": 1, "other:cpu": 1, "gpu": 0, "cpu": 0}
+    assert {row.trust for medium, row in rows.items() if ":" in medium} == {"partial"}
 
 
 def test_what_kvcr_says_is_what_kvcr_holds() -> None:

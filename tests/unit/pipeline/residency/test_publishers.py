@@ -130,16 +130,16 @@ def test_llm_ds_evictor_announces_what_left_on_a_socket_of_its_own() -> None:
     assert hashes == set(played.truth["removed"])
 
 
-def test_mooncakes_rows_are_upper_bounds_until_something_is_removed() -> None:
+def test_mooncakes_rows_are_upper_bounds_whatever_is_removed() -> None:
+    """It announces what clients remove, and nothing of what it evicts."""
     played = Played("mooncake-0.3.14-map")
-    marks = []
+    marks = set()
     for _ in played.messages():
         source = played.state.sources["r", 0]
         removed = sum(flow.removed_blocks for flow in source.pools.flow_since_start().values())
         [row] = [row for row in source.occupancy() if row.medium == "cpu" and row.group_idx == 0]
-        marks.append((row.store_only, bool(removed)))
-    assert marks[0] == (True, False)
-    assert all(store_only is not removed for store_only, removed in marks)
+        marks.add((row.store_only, bool(removed)))
+    assert marks == {(True, False), (True, True)}
 
 
 @pytest.mark.parametrize("name", ["mooncake-0.3.14-map", "mooncake-0.3.14-map-tenants"])

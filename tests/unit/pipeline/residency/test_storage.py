@@ -2,53 +2,188 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.sources import Sources
+from pipeline.index.index import Index
+from pipeline.index.questions.question import Question
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, EventsRecord, Opened, Stored
-from schemas.rows import OccupancyRow
-from schemas.settings import Worker
+from schemas.events import Batch, Cleared, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored
+from schemas.residency import ResidencyRecord
+from schemas.rows import FlowRow, OccupancyRow, RedundancyRow
+from schemas.settings import Fleet, Worker
+from tests.support.fleet_recount import agree, compared, rows_of
 
 NOW = 1_800_000_000.0
+LATER = 100.0
+"""Seconds from one session to the next."""
 
 
 def packed(*hashes: int) -> bytes:
     return b"".join(block.to_bytes(8, "big") for block in hashes)
 
 
-def life(number: int, *events: Stored) -> EventsRecord:
-    at = NOW + number
+def life(number: int, *events: Event, ended: str = "", domain: str = "d") -> EventsRecord:
+    at = NOW + number * LATER
     batches = [Batch(None, at, at, [Opened(0, complete=True)]), Batch(0, at, at, [*events], len(events))]
-    return EventsRecord("r", "m", "d", 0, number, batches, 0, 0, engine="vllm", may_reannounce=True)
+    if ended:
+        batches.append(Batch(None, at, at, [Closed(ended)]))
+    return EventsRecord("r", "m", domain, 0, number, batches, 0, 0, engine="vllm", may_reannounce=True)
 
 
-def row_of(*lives: EventsRecord) -> OccupancyRow:
-    state, recount = PartitionState(0, Worker(), shards=1), SourceRecount("r", 0, Worker())
-    for offset, record in enumerate(lives):
-        state.apply(offset, record)
-        recount.apply(offset, record)
-    [row] = [row for row in state.cut(NOW).rows if isinstance(row, OccupancyRow)]
-    [(medium, _, held)] = list(recount.held(NOW))
-    since = recount.trust.of(medium)
-    assert (row.entries, row.blocks, row.trust) == (held.entries, held.blocks, since.trust)
-    assert row.trust_since.timestamp() == since.at
-    return row
+def files(*hashes: int, medium: str = "storage", size: int = 16) -> Stored:
+    return Stored(packed(*hashes), size, size * len(hashes), None, medium)
+
+
+class Told:
+    """What replica agent, fleet agent and index say after some records; recounts agree with both agents."""
+
+    def __init__(self, *lives: EventsRecord, worker: Worker | None = None) -> None:
+        worker = worker or Worker()
+        state, recount, sources = (
+            PartitionState(0, worker, shards=1),
+            SourceRecount("r", 0, worker),
+            Sources(),
+        )
+        partition = IndexedPartition(0, worker, sources)
+        residency: list[ResidencyRecord] = []
+        rows = []
+        for offset, record in enumerate(lives):
+            for each in (state, partition, recount):
+                each.apply(offset, record)
+            cut = state.cut(NOW)
+            residency += [
+                msgspec.msgpack.decode(value, type=ResidencyRecord) for _, _, value in cut.residency
+            ]
+            rows += cut.rows
+        partition.settle()
+        self.index = Index(sources)
+        self.marks = {
+            (part.medium, part.store_only)
+            for record in residency
+            for said in record.sources
+            for part in said.changes
+        }
+        newest = max(row.window for row in rows if isinstance(row, OccupancyRow))
+        self.rows = {
+            row.medium: row for row in rows if isinstance(row, OccupancyRow) and row.window == newest
+        }
+        self.flows = {(row.medium, row.window): row for row in rows if isinstance(row, FlowRow)}
+        of_fleet = rows_of(residency, Fleet())
+        agree(compared(residency, of_fleet, Fleet()), of_fleet)
+        self.owned = {row.medium: row.owners_1 for row in of_fleet if isinstance(row, RedundancyRow)}
+        self._agrees(recount)
+
+    def _agrees(self, recount: SourceRecount) -> None:
+        for medium, group, held in recount.held(NOW):
+            row, since = self.rows[medium], recount.trust.of(medium)
+            assert row.store_only is recount.pools[medium, group].store_only
+            assert (row.entries, row.blocks, row.trust) == (held.entries, held.blocks, since.trust)
+            assert row.trust_since.timestamp() == since.at
+
+    def cleared(self, medium: str) -> int:
+        return sum(row.cleared_blocks for (of, _), row in self.flows.items() if of == medium)
+
+    def found(self, *chain: int) -> tuple[int, bool]:
+        """Return the tokens that the index finds on any tier, and whether that is an upper bound."""
+        question = Question("m", block_hashes=[])
+        told = self.index.answer(question, self.index.scopes_of(question), [*chain], NOW)
+        match = told.instances["r"].ranks["0"] if "r" in told.instances else None
+        return (0, False) if match is None else (match.disk, match.upper_bound)
 
 
 @pytest.mark.parametrize("medium", ["storage", "fs", "obj"])
 @pytest.mark.parametrize("size", [16, 0], ids=["blocks", "placeholders"])
 def test_a_file_that_is_handed_over_again_is_one(medium: str, size: int) -> None:
-    first = Stored(packed(11), size, size, None, medium)
-    again = Stored(packed(12), size, size, packed(11), medium)
-    row = row_of(life(1, first, again, again, again))
+    first, again = files(11, medium=medium, size=size), files(12, medium=medium, size=size)
+    told = Told(life(1, first, again, again, again))
+    row = told.rows[medium]
     assert (row.entries, row.blocks, row.tokens, row.store_only) == (2, 2, 2 * size, True)
     assert row.trust == "partial"
+    assert told.owned[medium] == 2
 
 
-def test_what_a_new_engine_finds_there_is_not_known() -> None:
-    row = row_of(
-        life(1, Stored(packed(11), 16, 16, None, "storage")),
-        life(2, Stored(packed(13), 16, 16, None, "storage")),
+@pytest.mark.parametrize("medium", ["storage", "fs", "obj", "kvcr:cpu", "remote:storage"])
+@pytest.mark.parametrize("ended", ["", "restarted"])
+def test_what_outlives_the_engine_is_there_in_its_next_session(medium: str, ended: str) -> None:
+    """Two files and a GPU block, then a session that announces one new file and one of the two again."""
+    told = Told(
+        life(1, files(11, medium="gpu"), files(11, 12, medium=medium), ended=ended),
+        life(2, files(11, 13, medium=medium), files(9, medium="gpu")),
     )
-    assert (row.entries, row.trust) == (1, "partial")
+    row = told.rows[medium]
+    assert (row.entries, row.blocks, row.tokens, row.trust) == (3, 3, 48, "partial")
+    assert row.trust_since.timestamp() == NOW + LATER
+    assert (told.rows["gpu"].entries, told.rows["gpu"].trust) == (1, "complete")
+    assert (told.cleared(medium), told.cleared("gpu")) == (0, 1)
+    assert told.owned[medium] == 3
+    # 11 is no longer on the GPU: both are found below it.
+    assert told.found(11, 12) == (32, row.store_only)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (life(1, files(11), ended="silent"), life(2, files(13))),
+        (life(1, files(11), ended="removed"), life(2, files(13))),
+        (life(1, files(11)), life(2, files(13), domain="other model")),
+    ],
+    ids=["silent", "removed", "another model"],
+)
+def test_what_nobody_can_reach_any_more_is_gone(first: EventsRecord, second: EventsRecord) -> None:
+    told = Told(first, second)
+    assert (told.rows["storage"].entries, told.rows["storage"].trust) == (1, "partial")
+    assert told.rows["storage"].trust_since.timestamp() == NOW + 2 * LATER
+    assert told.cleared("storage") == 1
+    assert (told.found(11), told.found(13)) == ((0, False), (16, True))
+
+
+def test_what_was_lost_stays_lost_where_blocks_stay() -> None:
+    """A removal that was missed leaves a block for ever, as far as anybody knows, until its owner clears."""
+    first = life(1, files(11, medium="kvcr:cpu"), files(1, medium="gpu"))
+    first.batches.append(Batch(None, NOW + LATER, NOW + LATER, [Gap(1, 2, "not_replayed")]))
+    told = Told(first, life(2, files(13, medium="kvcr:cpu"), files(1, medium="gpu")))
+    assert (told.rows["kvcr:cpu"].entries, told.rows["kvcr:cpu"].trust) == (2, "degraded")
+    assert told.rows["gpu"].trust == "complete"
+    cleared = Told(first, life(2, files(13, medium="kvcr:cpu"), Cleared("kvcr:")))
+    assert (cleared.rows["kvcr:cpu"].entries, cleared.rows["kvcr:cpu"].trust) == (0, "partial")
+
+
+def test_a_block_that_its_owner_removes_in_a_later_session_is_evicted() -> None:
+    told = Told(
+        life(1, files(11, 12, medium="kvcr:cpu")),
+        life(2, Removed(packed(11), "kvcr:cpu")),
+    )
+    assert told.rows["kvcr:cpu"].entries == 1
+    assert sum(row.evicted_blocks for row in told.flows.values()) == 1
+    assert told.owned["kvcr:cpu"] == 1
+
+
+@pytest.mark.parametrize("removed_first", [False, True])
+def test_who_does_not_announce_all_that_leaves_goes_on_so_in_all_three(removed_first: bool) -> None:
+    """Mooncake's clients remove objects, and it says so; what it evicts it does not announce.
+
+    Block 11 may be gone, so that nobody can be told to ask there, and only two of three blocks are held.
+    """
+    stores = [Stored(packed(block), 16, 16, None, "cpu", "cpu", store_only=True) for block in (11, 12, 13)]
+    removal = Removed(packed(12), "cpu")
+    told = Told(
+        life(1, *([removal] if removed_first else []), *stores, removal),
+        life(2, files(11, medium="gpu"), stores[0]),
+    )
+    assert (told.rows["cpu"].entries, told.rows["cpu"].store_only) == (1, True)
+    assert told.found(11) == (16, False)
+    before = Told(life(1, *([removal] if removed_first else []), *stores, removal))
+    assert (before.rows["cpu"].entries, before.rows["cpu"].store_only, before.owned["cpu"]) == (2, True, 2)
+    assert (before.found(11), before.found(12)) == ((16, True), (0, False))
+    assert before.marks == {("cpu", True)}
+
+
+@pytest.mark.parametrize(("most", "left"), [(6, 4), (5, 1)])
+def test_what_nobody_says_was_deleted_does_not_fill_the_worker_for_ever(most: int, left: int) -> None:
+    """Three files stay where six blocks are allowed; where five are, the next session begins anew."""
+    told = Told(life(1, files(11, 12, 13)), life(2, files(14)), worker=Worker(max_blocks=most))
+    assert told.rows["storage"].entries == left
