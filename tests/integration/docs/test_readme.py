@@ -179,11 +179,11 @@ def test_what_is_cached_where_is_that_of_the_trace(hour: Hour) -> None:
 
 
 def test_the_recount_and_the_readme_have_the_same_tokens(row: dict[str, Any], hour: Hour) -> None:
-    """Those of the recount are in docs/advice.md, from tests.support.advice.whole_trace."""
+    """Those of the recount are in tests/bench/RESULTS.md, from tests.support.advice.whole_trace."""
     filled = hour.fills.total()
     avoidable = filled - hour.fills["cold"]
     routing = hour.fills["peer"] + hour.fills["peer_and_evicted"]
-    recorded = " ".join((ROOT / "docs" / "advice.md").read_text("utf-8").split())
+    recorded = " ".join((ROOT / "tests" / "bench" / "RESULTS.md").read_text("utf-8").split())
     assert row["fills"]["unknown"] == 0
     assert "no token has an unknown cause" in found()
     assert f"the same {filled * BLOCK:,} tokens" in found()

@@ -13,7 +13,7 @@ from tests.support.advice.recount import recount
 pytestmark = pytest.mark.night
 
 FILLED, AVOIDABLE, ROUTING, CAPACITY, AT_MOST = 133_227_008, 39_638_528, 32_095_744, 4_735_488, 5_644_288
-"""Tokens, as docs/advice.md has them."""
+"""Tokens, as tests/bench/RESULTS.md has them."""
 GPU_SECONDS = 19_354.75
 """Of what was avoidable: each token takes four GPUs 1 / 8,192 s."""
 

@@ -1,6 +1,6 @@
 """What findings promise is what a recount has, and what comes of it when somebody does as advised.
 
-docs/advice.md has the table; a row that is not there is in the message of the failure.
+tests/bench/RESULTS.md has the table; a row that is not there is in the message of the failure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.inputs.board_rows import write_rows
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.suite.night import by_day
 
-PAGE = ROOT / "docs" / "advice.md"
+PAGE = ROOT / "tests" / "bench" / "RESULTS.md"
 FIRST, LAST = "<!-- promised -->\n", "<!-- /promised -->\n"
 HEAD = (
     "| fleet | finding | done | promised | at least | at most | came of it |",
