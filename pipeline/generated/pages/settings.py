@@ -1,4 +1,4 @@
-"""docs/configuration.md: every key, its type, bounds, default, environment variable and meaning."""
+"""docs/configuration.md: every key, its type, bounds, default, meaning, and how its variable is made."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ endpoint = "tcp://127.0.0.1:5557"
 
 RULES = """\
 - **Environment.** Every key can come from the environment, which wins over the file: `KVLENS_`, the section,
-  two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`.
+  two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`. The
+  sections below say how their variables begin.
   Lists of blocks come as one JSON array each, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG`
   names the file.
 - **Secrets** (marked below) can also come from a file: add `_FILE` to the variable and give the path.
@@ -60,7 +61,7 @@ def settings_page() -> bytes:
         if isinstance(section.type, StructType):
             blocks += [
                 f"## [{section.name}]",
-                one_line(section.type.cls.__doc__),
+                f"{one_line(section.type.cls.__doc__)} Environment: `{variable_of(section.name, '')}…`",
                 _section(section.name, section.type),
             ]
             for field in section.type.fields:
@@ -79,18 +80,23 @@ def _section(name: str, struct: StructType) -> str:
     rows = []
     for field in struct.fields:
         secret = (name, field.name) in SECRET_KEYS
-        variable = variable_of(name, field.name)
+        file = f"{variable_of(name, field.name)}_FILE"
         meaning = DOCS[struct.cls.__name__][field.name]
         rows.append(
             (
                 code(field.name),
                 allowed(field.type),
                 default(field),
-                code(variable) + (f", {code(variable + '_FILE')}" if secret else ""),
-                f"**Secret**{meaning.removeprefix('Secret')}" if secret else meaning,
+                f"**Secret**, also by {code(file)}. {_besides_secret(meaning)}" if secret else meaning,
             )
         )
-    return table(("Key", "Allowed", "Default", "Environment", "Meaning"), rows)
+    return table(("Key", "Allowed", "Default", "Meaning"), rows)
+
+
+def _besides_secret(meaning: str) -> str:
+    """Return what a meaning says besides that the key is a secret, as a sentence."""
+    rest = meaning.removeprefix("Secret").lstrip(";. ")
+    return rest[:1].upper() + rest[1:]
 
 
 def _repeated(kind: Type) -> StructType | None:

@@ -93,7 +93,9 @@ def test_every_setting_is_documented() -> None:
         body, _, _ = rest.partition("\n## ")
         for key in kind.__struct_fields__:
             (row,) = [line for line in body.splitlines() if line.startswith(f"| `{key}` |")]
-            assert f"`{variable_of(section, key)}`" in row
+            (beginning,) = re.findall(r"Environment: `(\w+)…`", body)
+            assert variable_of(section, key) == f"{beginning}{key.upper()}"
+            assert (f"`{variable_of(section, key)}_FILE`" in row) == ((section, key) in SECRET_KEYS)
             assert row.rsplit("|", 2)[1].strip(), f"{section}.{key} has no meaning"
             assert ("**Secret**" in row) == ((section, key) in SECRET_KEYS)
     for name, kind in {"replicas": Replica, "models": Model, "prefixes": Prefix}.items():
