@@ -7,7 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -36,6 +36,9 @@ REFRESH_EVERY = 10
 """Every so many rounds all positions are written, so that none points far back, even of an idle source."""
 OWNERS_EVERY = 6
 """Every so many refreshes, look for other connectors that wrote positions of our sources since the last."""
+QUIET_LOOKS = 10
+"""Who wrote no position for so many looks, ten minutes, has ended. One that was frozen meanwhile and wakes up
+may publish something in a later incarnation, and end before it writes where that is."""
 END_SECONDS = 5.0
 """A source that comes back waits so long until its end is acknowledged; then it is tried again."""
 END_LOOK_SECONDS = 0.01
@@ -81,6 +84,21 @@ class Log(Protocol):
     async def write(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None: ...
 
 
+class _Other(NamedTuple):
+    """Where another connector was in the log with a source of ours."""
+
+    stored: Stored
+    looks: int
+    """So many looks saw no position of it."""
+
+    @classmethod
+    def at(cls, position: PositionRecord, ends: Mapping[int, int], looks: int) -> _Other:
+        """Return it as the next look takes it up: behind all that was read, as if it lived until then."""
+        position = msgspec.structs.replace(position, offset=ends[position.partition] - 1)
+        until = time.time() + WRITE_SECONDS * REFRESH_EVERY * OWNERS_EVERY
+        return cls(Stored(position, until), looks)
+
+
 class Positions:
     """The positions of one connector's sources.
 
@@ -104,8 +122,8 @@ class Positions:
         """Offsets of the positions topic: what others write from there on was not seen yet."""
         self._beginning: set[SourceKey] = set()
         """Sources of ours whose first position was not seen there: `resume` has read what comes before it."""
-        self._others: dict[SourceKey, Stored] = {}
-        """Whom the last look saw write positions of our sources."""
+        self._others: dict[SourceKey, _Other] = {}
+        """Who wrote positions of our sources, and has not been quiet for too long."""
         self._reader: PositionReader | None = None
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
@@ -165,6 +183,9 @@ class Positions:
             position.topic_id = self._topic_id
             position.place = source.place
             positions[source.key] = position
+            # Whoever wrote it has ended, or is frozen.
+            if position.connector not in ("", self._ledger.connector):
+                self._others[source.key] = _Other.at(position, ends, 0)
         self._ledger.begin(
             (msgspec.structs.replace(position) for position in positions.values()),
             {source.key: source.life for source in wanted},
@@ -294,11 +315,21 @@ class Positions:
             self._telemetry.source_contested(*source, now[source].position.connector)
         ends = await reader.ends()
         # Who wrote nothing since the last look may have published something after it.
-        seen = [stored for stored in {**self._others, **now}.values() if self._is_of(stored.position, ends)]
-        await reader.follow(seen, ends)
-        self._looked_to, self._others = looked_to, now
-        for stored in seen:
-            self._compare(msgspec.structs.replace(stored.position), ends)
+        seen = {
+            source: other
+            for source, other in {
+                **{source: other for source, other in self._others.items() if other.looks < QUIET_LOOKS},
+                **{source: _Other(stored, 0) for source, stored in now.items()},
+            }.items()
+            if source in self._ledger and self._is_of(other.stored.position, ends)
+        }
+        await reader.follow([other.stored for other in seen.values()], ends)
+        self._looked_to = looked_to
+        self._others = {
+            source: _Other.at(other.stored.position, ends, other.looks + 1) for source, other in seen.items()
+        }
+        for other in seen.values():
+            self._compare(msgspec.structs.replace(other.stored.position), ends)
 
     def _compare(self, other: PositionRecord, ends: Mapping[int, int]) -> None:
         """Go on where another connector is in the log, if that is in a later incarnation."""

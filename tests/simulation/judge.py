@@ -21,6 +21,9 @@ from tests.simulation.engine import Engine
 from tests.simulation.loop import Process
 from tests.simulation.play import Play
 
+PATIENCE_SECONDS = 5.0
+"""For rows of idle sources that are just carried forward, before the transaction of their figures."""
+
 
 def differences(play: Play) -> Iterator[str]:
     """Give what is not as it must be, a line each."""
@@ -50,7 +53,7 @@ def _recounted(play: Play) -> Findings:
         comparison = Comparison(
             simulation.settings, tables, now, None, Progress(None), figures_since=times.EPOCH
         )
-        await comparison.topics(0.0)
+        await comparison.topics(PATIENCE_SECONDS)
         done.append(comparison.findings)
 
     task: asyncio.Task[Any] = process.create_task(recount())

@@ -65,6 +65,12 @@ def _went_on_with_the_earlier(play: Play) -> bool:
     return len(begun) == 2 and begun[0] < begun[1] and play.connectors[0].starts == 2
 
 
+def _spoke_once_in_a_later(play: Play) -> bool:
+    """A connector that woke up began a later session, and ended; the other one goes on there."""
+    incarnations = [record.incarnation for record, _ in records(play)]
+    return incarnations[0] < incarnations[3] == incarnations[-1] and play.connectors[0].starts == 2
+
+
 KEPT = {
     "rows that nobody committed, of records that retention took": Kept(
         replace(
@@ -113,6 +119,27 @@ KEPT = {
             ),
         ),
         _went_on_with_the_earlier,
+    ),
+    "a connector frozen for long, which spoke once and ended, beside one killed meanwhile": Kept(
+        replace(
+            _ONE,
+            seed=436868663,
+            indexes=1,
+            capacity=12,
+            prompts=2,
+            checkpoint_seconds=3.0,
+            carry_seconds=10.0,
+            linger_seconds=1.6,
+            seconds=12.731,
+            actions=(
+                Action(0.188, "overlap", 4, 528900),
+                Action(0.507, "down", 4, 680171),
+                Action(2.432, "freeze", 1, 449128),
+                Action(9.731, "join", 0, 744193),
+                Action(10.224, "stop", 5, 632616),
+            ),
+        ),
+        _spoke_once_in_a_later,
     ),
 }
 
