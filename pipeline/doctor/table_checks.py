@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from pipeline.doctor.facts import Facts, SourceId
+from pipeline.doctor.facts import Facts, SourceId, StoreFacts
 from pipeline.doctor.finding import Finding
 
 STALE_SECONDS = 60.0
@@ -32,6 +32,33 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
             f"{store.advice}; rows wait in Kafka meanwhile",
         )
         return
+    yield from _unusable(store)
+    newest = facts.kafka.newest_record_at
+    if newest is not None and store.written_at is not None and newest - store.written_at > STALE_SECONDS:
+        yield Finding(
+            "tables-stale",
+            "problem",
+            f"events arrive, but nobody has written a row for {facts.at - store.written_at:.0f} s",
+            "does `kvlens work` run, and does its log complain about ClickHouse?",
+        )
+    yield from _time_findings(facts)
+    behind = []
+    for source, seen in sorted(facts.kafka.log.items()):
+        if seen.settled is not None and _shown(facts, source) < seen.settled:
+            behind.append(f"{source[0]}/{source[1]}")
+    if behind and store.whole:
+        yield Finding(
+            "rows-behind-log",
+            "problem",
+            "the tables lack records that the log had some seconds ago",
+            "see consumer-lag and no-worker; if nothing waits, rows were lost: `kvlens verify` compares",
+            tuple(behind),
+        )
+    yield from _lost(facts)
+
+
+def _unusable(store: StoreFacts) -> Iterator[Finding]:
+    """Yield why tables are not those of this version, or could not be looked at."""
     if store.migrations_missing:
         yield Finding(
             "migration-missing",
@@ -63,28 +90,6 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
             f"ClickHouse at {store.address} has too much to do; not looked at: {', '.join(store.late)}",
             "look again later; if it stays, give it more CPU or memory, or ask for shorter ranges",
         )
-    newest = facts.kafka.newest_record_at
-    if newest is not None and store.written_at is not None and newest - store.written_at > STALE_SECONDS:
-        yield Finding(
-            "tables-stale",
-            "problem",
-            f"events arrive, but nobody has written a row for {facts.at - store.written_at:.0f} s",
-            "does `kvlens work` run, and does its log complain about ClickHouse?",
-        )
-    yield from _time_findings(facts)
-    behind = []
-    for source, seen in sorted(facts.kafka.log.items()):
-        if seen.settled is not None and _shown(facts, source) < seen.settled:
-            behind.append(f"{source[0]}/{source[1]}")
-    if behind and store.whole:
-        yield Finding(
-            "rows-behind-log",
-            "problem",
-            "the tables lack records that the log had some seconds ago",
-            "see consumer-lag and no-worker; if nothing waits, rows were lost: `kvlens verify` compares",
-            tuple(behind),
-        )
-    yield from _lost(facts)
 
 
 def _shown(facts: Facts, source: SourceId) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from connectors.kafka.topics import catalogue, topic_name
 from pipeline.doctor.asking.groups import ask_group
 from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.doctor.asking.reports import ask_reports
-from pipeline.doctor.facts import KafkaFacts, TopicFacts
+from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
 from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.topics import Found, describe
 from schemas.settings import Settings
@@ -96,23 +96,12 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
     finally:
         await asyncio.gather(admin.close(), stop_consumer(consumer), return_exceptions=True)
     reader, reached = tail or (LogReader(now), 0.0)
-    events = topic_name(settings.kafka, "events")
-    checkpoints = {name: saved for name, _, saved in _agents(settings)}
     return KafkaFacts(
         address=settings.kafka.bootstrap_servers,
         unanswered=unanswered,
         brokers=brokers,
         topics=tuple(topics),
-        groups=tuple(
-            replace(
-                group,
-                saved_at=reader.saved_at.get(checkpoints[group.name], {}),
-                # The others write a base now and then, and read what came after it again.
-                rare_checkpoints=group.topic != events,
-            )
-            for group in groups
-            if group is not None
-        ),
+        groups=tuple(_with_checkpoints(settings, group, reader) for group in groups if group is not None),
         log=reader.log,
         log_seconds=reached,
         newest_record_at=reader.newest_record_at,
@@ -120,6 +109,16 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         saved_topics=reader.saved_topics,
         set_aside=tuple(reader.set_aside.values()),
         reports=reports,
+    )
+
+
+def _with_checkpoints(settings: Settings, group: GroupFacts, reader: LogReader) -> GroupFacts:
+    checkpoints = {name: saved for name, _, saved in _agents(settings)}
+    return replace(
+        group,
+        saved_at=reader.saved_at.get(checkpoints[group.name], {}),
+        # The others write a base now and then, and read what came after it again.
+        rare_checkpoints=group.topic != topic_name(settings.kafka, "events"),
     )
 
 

@@ -62,13 +62,25 @@ def notice(at: float, event: Event) -> Batch:
     return Batch(seq=None, ts=START + at, received_at=START + at, events=[event])
 
 
+def _prompt() -> Stored:
+    return Stored(hashes=packed(*PROMPT), block_size=16, tokens=48)
+
+
+def _answer() -> Stored:
+    return Stored(hashes=packed(*ANSWER), block_size=16, tokens=32, parent=packed(PROMPT[-1]))
+
+
+def _removals() -> Removed:
+    return Removed(hashes=packed(ANSWER[1], ANSWER[0], PROMPT[2]))
+
+
 def events_examples() -> dict[str, EventsRecord]:
     """Return {name: record}."""
-    prompt = Stored(hashes=packed(*PROMPT), block_size=16, tokens=48)
-    answer = Stored(hashes=packed(*ANSWER), block_size=16, tokens=32, parent=packed(PROMPT[-1]))
-    removals = Removed(hashes=packed(ANSWER[1], ANSWER[0], PROMPT[2]))
-    restarted = events_record(batch(9, removals, engine_events=3), notice(3.0, Closed(reason="restarted")))
-    restarted.duplicates = 1
+    return _of_batches() | _of_what_is_rare()
+
+
+def _of_batches() -> dict[str, EventsRecord]:
+    prompt, answer, removals = _prompt(), _answer(), _removals()
     return {
         "run": events_record(
             notice(0.0, Opened(first_seq=0, complete=True, endpoint="tcp://127.0.0.1:5557")),
@@ -108,6 +120,14 @@ def events_examples() -> dict[str, EventsRecord]:
             )
         ),
         "cleared": events_record(batch(7, Cleared()), batch(8, prompt), batch(9, Cleared("cpu"))),
+    }
+
+
+def _of_what_is_rare() -> dict[str, EventsRecord]:
+    prompt, answer, removals = _prompt(), _answer(), _removals()
+    restarted = events_record(batch(9, removals, engine_events=3), notice(3.0, Closed(reason="restarted")))
+    restarted.duplicates = 1
+    return {
         "gap": events_record(
             batch(17, prompt),
             batch(18, answer, replayed=True),
