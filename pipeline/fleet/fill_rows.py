@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pipeline.fleet.causes import CAUSES, PARTS, REANNOUNCED
 from pipeline.fleet.kernel.counts import Cells
 from pipeline.fleet.kernel.tables import I64
-from pipeline.residency import windows
+from pipeline.reading import windows
 from schemas.rows import CapacityCurveRow, FillsRow, Row
 from schemas.trust import TRUST_ORDER
 

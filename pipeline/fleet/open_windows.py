@@ -10,7 +10,8 @@ from pipeline.fleet.kernel.counts import NO_WINDOW, Cells, Ended, Gauges
 from pipeline.fleet.kernel.tables import I64, doubled, mapped
 from pipeline.fleet.packing import Packed, Table, put_into
 from pipeline.fleet.registry import Names
-from pipeline.residency import histogram, windows
+from pipeline.reading import windows
+from pipeline.residency import histogram
 from schemas.fleet_checkpoints import FleetCell, FleetGauge, FleetHead, TableName
 from schemas.rows import RedundancyRow, Row
 from schemas.trust import TRUST_ORDER

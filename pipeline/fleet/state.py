@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipeline.applying.state import State
+from pipeline.applying.steps import Steps, at_once
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails
 from pipeline.fleet.acceptance import is_acceptable
 from pipeline.fleet.hashing.comparison import Comparing
@@ -28,8 +30,7 @@ from pipeline.fleet.transfers import Transfers
 from pipeline.fleet.waiting import WaitingChanges
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.residency import windows
-from pipeline.residency.steps import Steps, at_once
+from pipeline.reading import windows
 from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetSource, TableName
 from schemas.reasons import OrderReason, SetAsideReason
 from schemas.residency import Decisions, ResidencyRecord
@@ -54,7 +55,7 @@ def one_in(rate: float) -> int:
     return max(1, round(1 / rate))
 
 
-class FleetState:
+class FleetState(State[ResidencyRecord, Cut]):
     """Who holds and who lost which block of a shard.
 
     Reads no clock and does no IO: the same records give the same rows, however often it was restarted.
@@ -94,7 +95,6 @@ class FleetState:
         self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
         self._bases = Bases(head, self._tables, shard=shard)
         self.applying = 0
-        """Offset of the record that `apply_all` is at."""
         self.seen = 0
         """Changes read since this object was made."""
         self._progress = Progress(head.progress)
@@ -157,9 +157,8 @@ class FleetState:
         self.head.next_offset = offset
 
     @property
-    def sources(self) -> Sized:
-        """Return the sources known."""
-        return self.names.sources.by_name
+    def source_count(self) -> int:
+        return len(self.names.sources.by_name)
 
     def refusal(self, record: ResidencyRecord) -> SetAsideReason | None:
         """Return why the record must be set aside, None if `apply` may have it; changes nothing."""

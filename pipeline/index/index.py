@@ -15,7 +15,7 @@ from pipeline.index.pools.tiers import window_of
 from pipeline.index.questions.chains import Chain, Chains, chains_of
 from pipeline.index.questions.question import About
 from pipeline.index.questions.refused import QuestionRefused
-from pipeline.residency.counting.block_table import Hashes
+from pipeline.reading.columns import Hashes
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.source import SourceResidency
 from schemas.trust import Trust, worst

@@ -27,7 +27,7 @@ from pipeline.index.index import Index
 from pipeline.index.questions.question import asked
 from pipeline.index.server import IndexServer
 from pipeline.index.telemetry import IndexMetrics
-from pipeline.residency.intake.reading import plain_runs
+from pipeline.reading.records import plain_runs
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Settings, Worker

@@ -55,10 +55,6 @@ class TopicWatch:
         """The topics' ids by name, as far as the brokers tell them."""
         return {name: topic.id for name, topic in self._topics.items() if topic.id}
 
-    def partitions(self, name: str) -> int:
-        """Return how many partitions a topic has."""
-        return self._topics[name].partitions
-
     async def run(self) -> None:
         """Look until cancelled. Raises TopicMadeAgain, TopicMismatch and CertificateUnreadable."""
         while True:

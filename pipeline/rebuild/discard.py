@@ -23,10 +23,11 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import GroupInUse, KafkaUnavailable
 from pipeline.kafka import topics
+from pipeline.kafka.checkpoints import load
 from pipeline.kafka.membership import group_name, may_join
 from pipeline.kafka.rights import AGENTS, REBUILD
 from pipeline.kafka.transactions import may_write, writers
-from pipeline.worker.checkpoint.log import CheckpointLog, load
+from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.checkpoint.record import Record
 from schemas.checkpoints import META_KEY, TOPICS_KEY
 from schemas.fleet_checkpoints import HEAD_KEY

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from pipeline.applying.state import State
+from pipeline.applying.steps import Steps, at_once
 from pipeline.errors import (
     CheckpointCorrupt,
     CheckpointDamaged,
@@ -18,18 +20,17 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
+from pipeline.reading.numbered import Numbered, Readable, last_offset, one_by_one, said_by
+from pipeline.reading.partly_plain import PartlyPlain
+from pipeline.reading.plain_runs import PlainRun
 from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, PartitionSnapshots
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.intake.numbered import Numbered, Readable, last_offset, one_by_one, said_by
-from pipeline.residency.intake.partly_plain import PartlyPlain
-from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.pools import NewPool
 from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
-from pipeline.residency.steps import Steps, at_once
 from schemas.checkpoints import (
     FORMAT,
     HEAD,
@@ -68,7 +69,7 @@ class Cut:
     """(shard, key, value) for the residency topic."""
 
 
-class PartitionState:
+class PartitionState(State[Readable, Cut]):
     """Applies events records in offset order and cuts checkpoints.
 
     Reads no clock and does no IO: `now` is given, and the same records give the same rows however often
@@ -83,7 +84,6 @@ class PartitionState:
         self.partition = partition
         self.next_offset = 0
         self.applying = 0
-        """Offset of the record that `apply_all` is at; of several that it applies as one, the first."""
         self.sources: dict[SourceKey, SourceResidency] = {}
         self._settings = settings
         self._shards = shards
@@ -125,7 +125,7 @@ class PartitionState:
         key = _key_of(record)
         for silent in self._silence.heard(key, _received(record)):
             self._forget(silent, offset)
-        _apply(self._source(key), record, offset)
+        self._apply(self._source(key), record, offset)
         self._advance(offset)
 
     def apply_all(self, records: Sequence[Numbered]) -> None:
@@ -145,7 +145,7 @@ class PartitionState:
         for key, its_records in of_source.items():
             source = self._source(key)
             for self.applying, record in its_records:
-                _apply(source, record, self.applying)
+                self._apply(source, record, self.applying)
         self._advance(max(last_offset(numbered) for numbered in records))
 
     def _all_heard(self, keys: Sequence[SourceKey], records: Sequence[Numbered]) -> bool:
@@ -165,6 +165,13 @@ class PartitionState:
         sources = np.repeat(np.array([numbers[key] for key in keys], np.int64), counts)
         return self._silence.all_heard([*numbers], sources[order], np.concatenate(received)[order])
 
+    def _apply(self, source: SourceResidency, record: Readable, offset: int) -> None:
+        for part in record.parts if isinstance(record, PartlyPlain) else (record,):
+            if isinstance(part, PlainRun):
+                source.apply_run(part)
+            else:
+                source.apply(part, offset)
+
     def _source(self, key: SourceKey) -> SourceResidency:
         """Return the source that a record is of, a new one if it was not heard before."""
         source = self.sources.get(key)
@@ -174,8 +181,9 @@ class PartitionState:
             self._snapshots.add(key, source)
         return source
 
-    def errand(self, now: float) -> None:
-        """Return None: no cut takes long."""
+    @property
+    def source_count(self) -> int:
+        return len(self.sources)
 
     def _forget(self, key: SourceKey, offset: int) -> None:
         source = self.sources.pop(key)
@@ -376,11 +384,3 @@ def _received(record: Readable) -> float:
     if isinstance(record, EventsRecord):
         return record.batches[-1].received_at if record.batches else 0.0
     return record.received_at
-
-
-def _apply(source: SourceResidency, record: Readable, offset: int) -> None:
-    for part in record.parts if isinstance(record, PartlyPlain) else (record,):
-        if isinstance(part, PlainRun):
-            source.apply_run(part)
-        else:
-            source.apply(part, offset)

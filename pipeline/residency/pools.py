@@ -10,21 +10,20 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from pipeline.reading.columns import REMOVAL, Hashes
+from pipeline.reading.plain_runs import PlainRun
+from pipeline.reading.windows import window_end
 from pipeline.residency import limits
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting import flow
-from pipeline.residency.counting.block_table import Hashes
-from pipeline.residency.counting.count_copies import REMOVAL
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import NO_LORA, Adapters, EarlyRoom, Shared
 from pipeline.residency.granularity.two_sizes import GranularPool, overlapping_sizes
-from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LEFT_AFTER_SHEDDING, MOST_OF_A_BATCH, LeftOut
 from pipeline.residency.objects.objects import Objects
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.row_bytes import copied
 from pipeline.residency.stream import trust
-from pipeline.residency.windows import window_end
 from schemas.checkpoints import FlowState, PoolHead, SourceHead
 from schemas.events import (
     DECODES_SINGLY,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from pipeline.residency import windows
+from pipeline.reading import windows
 from pipeline.residency.objects.objects import HeldObjects
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.stream import connectivity, drift, trust

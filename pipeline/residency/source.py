@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from pipeline.residency import windows
+from pipeline.reading import windows
+from pipeline.reading.plain_runs import PlainRun
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting.block_table import new_spread
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.intake.plain_runs import PlainRun
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import NewPool, Pools

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.residency import windows
+from pipeline.reading import windows
 from pipeline.residency.pools import Pools
 from pipeline.residency.rows import View, counters_row, rows, source_rows
 from pipeline.residency.stream import drift

@@ -3,75 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import faust
 import structlog
 from aiokafka.errors import KafkaError
-from faust.sensors.monitor import Monitor
 from faust.types import TP
-from yarl import URL
 
-from pipeline.errors import CheckpointAhead, CheckpointFailed, RecordsRemoved
+from pipeline.applying.offered import offered
+from pipeline.applying.resuming import go_on
+from pipeline.applying.state import Cut
+from pipeline.errors import CheckpointFailed, RecordsRemoved
+from pipeline.kafka.checkpoints import load
+from pipeline.kafka.committed import committed_before
 from pipeline.kafka.identity import require_same
 from pipeline.kafka.membership import group_name
-from pipeline.worker.checkpoint.log import CheckpointLog, Loaded, committed_before, load
+from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.checkpoint.schedule import Lag, Schedule
-from pipeline.worker.consumer.credentials import faust_credentials
-from pipeline.worker.consumer.fetched import offered
-from pipeline.worker.consumer.transport import FAUST_LOG, NoTables, Transport, fetch_wait
-from pipeline.worker.partition import OwnedPartition, Role
+from pipeline.worker.consumer.app import faust_app
+from pipeline.worker.consumer.transport import Transport, fetch_wait
+from pipeline.worker.partition import OwnedPartition
+from pipeline.worker.roles.role import Role
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.settings import Kafka, Settings
+from schemas.settings import Settings
 
-REBALANCE_SECONDS = 30.0
-"""All members must have rejoined by then; covers a final checkpoint and loading."""
 FINAL_SECONDS = 12.0
 """Budget of the last checkpoint before partitions go to another worker."""
-SESSION_SECONDS = 6.0
-"""A killed worker's partitions are free after this; brokers allow no less by default."""
-HEARTBEAT_SECONDS = SESSION_SECONDS / 4
-"""Between two signs of life; a member learns with one that partitions are divided anew."""
-METADATA_SECONDS = 5.0
-"""A group that divided its partitions before it could see the topic does so again after this."""
-_BUFFERED_CHUNKS = 4
-"""Of all partitions together; each has up to `CHUNK_RECORDS` records (`consumer/fetched.py`), or the role's
-`chunk_bytes`."""
 _POSITION_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
+_Record = TypeVar("_Record")
+_Cut = TypeVar("_Cut", bound=Cut)
 
 
-class NullMonitor(Monitor):
-    """Faust's statistics cost a fifth of its time per record and nobody reads them."""
-
-    logger = FAUST_LOG
-
-    def on_message_in(self, tp: TP, offset: int, message: Any) -> None: ...
-    def on_stream_event_in(self, tp: TP, offset: int, stream: Any, event: Any) -> dict[Any, Any] | None:
-        return None
-
-    def on_stream_event_out(
-        self, tp: TP, offset: int, stream: Any, event: Any, state: dict[Any, Any] | None = None
-    ) -> None: ...
-    def on_message_out(self, tp: TP, offset: int, message: Any) -> None: ...
-    def track_tp_end_offset(self, tp: TP, offset: int) -> None: ...
-
-
-class Agent:
+class Agent(Generic[_Record, _Cut]):
     """Owns what the group assigns to this worker."""
 
     def __init__(
         self,
         settings: Settings,
-        role: Role,
+        role: Role[_Record, _Cut],
         rounds: CheckpointRounds,
         metrics: WorkerMetrics,
         *,
@@ -85,7 +60,7 @@ class Agent:
         member id at each assignment.
         """
         self.role = role
-        self.owned: dict[int, OwnedPartition] = {}
+        self.owned: dict[int, OwnedPartition[_Record, _Cut]] = {}
         self.ready = False
         self._lag = Lag()
         self.group = group_name(settings.kafka, role.name)
@@ -96,7 +71,7 @@ class Agent:
         self._fatal = fatal
         self._joined = joined
         self._handing_over = asyncio.Lock()
-        self._loading: asyncio.Task[list[OwnedPartition]] | None = None
+        self._loading: asyncio.Task[list[OwnedPartition[_Record, _Cut]]] | None = None
         self._stopping = False
         self._full = asyncio.Event()
         """As much waits for a round as may."""
@@ -173,7 +148,7 @@ class Agent:
         Behind the last record this passes the markers of transactions, which are never delivered.
         """
         next_offset: int = self.owned[number].state.next_offset
-        if self.role.contiguous:
+        if self.role.reader.contiguous:
             return next_offset
         topic_partition = TP(self.role.topic, number)
         # Asked first: what is fetched in between shows as not applied.
@@ -284,7 +259,7 @@ class Agent:
             numbers = [owned.partition for owned in leaving]
             _log.info("partitions given up", agent=self.role.name, partitions=numbers, why=why)
 
-    async def _hand_over(self, leaving: list[OwnedPartition]) -> None:
+    async def _hand_over(self, leaving: list[OwnedPartition[_Record, _Cut]]) -> None:
         async with self._handing_over:
             # A load that had just finished gave us more.
             leaving += self.owned.values()
@@ -296,7 +271,7 @@ class Agent:
                 for owned in leaving:
                     self._metrics.given_up(self.role.name, owned.partition)
 
-    async def _load(self, numbers: Sequence[int]) -> list[OwnedPartition]:
+    async def _load(self, numbers: Sequence[int]) -> list[OwnedPartition[_Record, _Cut]]:
         role = self.role
         logs = [
             CheckpointLog(self._kafka, group=self.group, topic=role.topic, partition=number)
@@ -320,12 +295,19 @@ class Agent:
                     # Beyond the end it is that of a topic of the same name that was deleted.
                     before = committed[number].offset if committed[number].offset <= loaded.end else 0
                     if not loaded.latest:
-                        role.continued(state, before)
-                    if state.next_offset > loaded.end:
-                        raise CheckpointAhead(role.topic, number, state.next_offset, loaded.end)
-                    self._skip_removed(state, number, loaded)
+                        state.announced(before)
+                    go_on(
+                        state,
+                        role.topic,
+                        number,
+                        fresh=not loaded.latest,
+                        beginning=loaded.beginning,
+                        end=loaded.end,
+                        lost=self._lost,
+                        markers=self._markers,
+                    )
                     # In a topic of transactions the end may be a marker, which no state gets to.
-                    heard = loaded.end if role.contiguous else before
+                    heard = loaded.end if role.reader.contiguous else before
                     owned.append(
                         OwnedPartition(
                             role,
@@ -343,30 +325,13 @@ class Agent:
             await asyncio.gather(*(log.close() for log in logs))
             raise
 
-    def _skip_removed(self, state: Any, number: int, loaded: Loaded) -> None:
-        """Begin at the oldest record there is; say what retention removed since the last checkpoint."""
-        missing = loaded.beginning - state.next_offset
-        if missing <= 0:
-            return
-        if not loaded.latest or missing <= self._markers:
-            state.next_offset = loaded.beginning
-            return
-        self._metrics.lost.labels(self.role.name).inc(missing)
-        _log.error(
-            "retention removed records before they were read: sources of the partition are degraded from "
-            "here on; raise retention.ms of the topic, or run more workers",
-            topic=self.role.topic,
-            partition=number,
-            first=state.next_offset,
-            last=loaded.beginning - 1,
-            records=missing,
-        )
-        state.skip_removed(loaded.beginning)
+    def _lost(self, records: int) -> None:
+        self._metrics.lost.labels(self.role.name).inc(records)
 
     @property
     def _markers(self) -> int:
         """How many offsets behind the last record applied are certainly none of a record."""
-        return 0 if self.role.contiguous else 1
+        return 0 if self.role.reader.contiguous else 1
 
     def require_not_removed(self, beginnings: Mapping[int, int]) -> None:
         """Raise RecordsRemoved when a partition begins behind what was applied, and what is on its way.
@@ -398,51 +363,3 @@ class Agent:
         app.on_rebalance_complete.connect(self._assigned)
         app.on_partitions_revoked.connect(self._revoked)
         return app
-
-
-def state_directory(settings: Settings) -> Path:
-    """Return where this worker keeps what lives as long as the machine; workers may share it."""
-    default = Path(tempfile.gettempdir()) / f"kvlens-{settings.kafka.group}"
-    return Path(settings.worker.state_directory or default)
-
-
-def faust_app(settings: Settings, group: str) -> Any:
-    """Return an app with every Faust setting that differs from its defaults, and why."""
-    return faust.App(
-        group,
-        broker=_brokers(settings.kafka),
-        broker_credentials=faust_credentials(settings.kafka),
-        datadir=str(state_directory(settings)),
-        store="memory://",
-        table_standby_replicas=0,
-        web_enabled=False,
-        # Topics are made by `kvlens topics apply`.
-        topic_allow_declare=False,
-        topic_disable_leader=True,
-        # Nothing is acknowledged, so there is nothing to wait for.
-        stream_wait_empty=False,
-        stream_buffer_maxsize=_BUFFERED_CHUNKS,
-        stream_recovery_delay=0,
-        consumer_auto_offset_reset="earliest",
-        consumer_max_fetch_size=1 << 20,
-        broker_session_timeout=SESSION_SECONDS,
-        broker_heartbeat_interval=HEARTBEAT_SECONDS,
-        broker_rebalance_timeout=REBALANCE_SECONDS,
-        # A consumer that met the broker, but could not ask it for the topic, joins nevertheless once a
-        # coordinator answers. As the leader it then gives no partition to anybody until it asks again, and
-        # it joins anew when the answer differs. Left alone it asks every five minutes.
-        consumer_metadata_max_age_ms=int(METADATA_SECONDS * 1000),
-        # Waiting for ClickHouse is no reason to leave the group; the watchdog sees a real stall.
-        broker_max_poll_interval=86400.0,
-        # Faust itself never commits.
-        broker_commit_livelock_soft_timeout=1e9,
-        producer_request_timeout=60.0,
-        processing_guarantee="at_least_once",
-        cython_optimizations=True,
-        Monitor=NullMonitor,
-        TableManager=NoTables,
-    )
-
-
-def _brokers(kafka: Kafka) -> list[URL]:
-    return [URL(f"kafka://{address.strip()}") for address in kafka.bootstrap_servers.split(",")]

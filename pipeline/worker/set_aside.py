@@ -1,16 +1,13 @@
-"""Records that cannot be applied: counted, logged, and kept for the topic of records set aside."""
+"""Records that cannot be applied, kept for the topic of records set aside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import msgspec
-import structlog
 
 from connectors.kafka.cloud_events import CloudEvents
 from connectors.kafka.content_types import MSGPACK
-from connectors.process.limited_log import LogLimiter
+from pipeline.applying.offered import Offered
+from pipeline.applying.set_aside import DETAIL_CHARACTERS, SetAside
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.telemetry import WorkerMetrics
@@ -20,56 +17,26 @@ PARTITION = 0
 """The only one of the topic of records set aside."""
 BYTES_OF_CHECKPOINT = 4 << 20
 """Of the values of records set aside, in one checkpoint: beyond them, records come without their bytes."""
-_DETAIL_CHARACTERS = 200
 
-_log = structlog.get_logger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Offered(NamedTuple):
-    """A record of the log as it came."""
-
-    offset: int
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes]] = ()
-    key: bytes | None = None
-    written_at: float = 0.0
-    """Seconds since the epoch, as the broker has it; 0 or less where it does not know."""
-
-
-class SetAside:
-    """What one partition has set aside since its last checkpoint."""
+class KeptAside(SetAside):
+    """Keeps what one partition has set aside since its last checkpoint."""
 
     def __init__(self, agent: str, topic: str, partition: int, into: str, metrics: WorkerMetrics) -> None:
         """`into`: the topic of records set aside."""
-        self._agent = agent
-        self._topic = topic
-        self._partition = partition
+        super().__init__(topic, partition, lambda reason: metrics.set_aside.labels(agent, reason).inc())
         self._into = into
-        self._metrics = metrics
         self._events = CloudEvents("set_aside", MSGPACK)
-        self._limiter = LogLimiter()
         self._waiting: list[Record] = []
         self._bytes = 0
 
     def add(self, offered: Offered, refused: RecordRefused) -> None:
         """Set a record aside."""
-        self._metrics.set_aside.labels(self._agent, refused.reason).inc()
-        if (suppressed := self._limiter.admit(refused.reason)) is not None:
-            _log.error(
-                "record set aside: it cannot be applied",
-                topic=self._topic,
-                partition=self._partition,
-                offset=offered.offset,
-                reason=refused.reason,
-                detail=refused.detail[:_DETAIL_CHARACTERS],
-                sources=[
-                    f"{replica[:64]}/{'*' if rank is None else rank}" for replica, rank in refused.sources[:3]
-                ],
-                **suppressed,
-            )
+        super().add(offered, refused)
         record = _encode(self._described(offered, refused))
-        place = f"{self._topic}/{self._partition}"
+        place = f"{self.topic}/{self.partition}"
         headers = self._events.headers(place, f"{place}/{offered.offset}", max(offered.written_at, 0.0))
         key = (offered.key or b"")[:KEPT_BYTES]
         self._waiting.append(Record(self._into, PARTITION, key, record, compressed=True, headers=headers))
@@ -85,11 +52,11 @@ class SetAside:
         self._bytes += len(kept)
         replica, dp_rank = refused.sources[0] if refused.sources else (None, None)
         return SetAsideRecord(
-            topic=self._topic,
-            partition=self._partition,
+            topic=self.topic,
+            partition=self.partition,
             offset=offered.offset,
             reason=refused.reason,
-            detail=refused.detail[:_DETAIL_CHARACTERS],
+            detail=refused.detail[:DETAIL_CHARACTERS],
             written_at=offered.written_at,
             length=len(value),
             value=kept,

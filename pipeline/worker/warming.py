@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.fleet.kernel.refills import make_room, no_refills, refills_of
 from pipeline.fleet.snapshot import MAX_SECONDS
 from pipeline.fleet.state import FleetState
-from pipeline.residency.intake.reading import plain_runs
+from pipeline.reading.records import plain_runs
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord

@@ -19,9 +19,9 @@ from processes import launched, resident_bytes
 
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
+from pipeline.kafka.checkpoints import load
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.residency.partition import PartitionState
-from pipeline.worker.checkpoint.log import load
 from schemas.events import EventsRecord
 from schemas.settings import ClickHouse, Kafka, Settings
 

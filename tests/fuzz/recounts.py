@@ -15,10 +15,10 @@ from connectors.order.stream import SourceStream
 from connectors.publish.encoding import RecordEncoding
 from connectors.sources import Source
 from pipeline.kafka.acceptance import accepted_events, accepted_residency
-from pipeline.residency.intake.numbered import Readable
-from pipeline.residency.intake.partly_plain import PartlyPlain
-from pipeline.residency.intake.plain_runs import PlainRun
-from pipeline.residency.intake.reading import read
+from pipeline.reading.numbered import Readable
+from pipeline.reading.partly_plain import PartlyPlain
+from pipeline.reading.plain_runs import PlainRun
+from pipeline.reading.records import read
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.topic_check import TopicCheck

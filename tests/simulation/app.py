@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, cast
 from aiokafka.errors import OffsetOutOfRangeError
 from faust.types import TP
 
-from pipeline.worker.agent import HEARTBEAT_SECONDS, REBALANCE_SECONDS, SESSION_SECONDS, Agent
+from pipeline.worker.agent import Agent
+from pipeline.worker.consumer.app import HEARTBEAT_SECONDS, REBALANCE_SECONDS, SESSION_SECONDS
 from pipeline.worker.consumer.fetched import Chunk, in_turns
-from pipeline.worker.partition import Role
+from pipeline.worker.roles.role import Role
 from schemas.settings import Settings
 from tests.simulation.clients import message
 from tests.simulation.group import Group
@@ -25,7 +26,7 @@ _BUFFERED = 4
 _MOST_RECORDS = 64
 
 
-class SimulatedAgent(Agent):
+class SimulatedAgent(Agent[Any, Any]):
     """The agent as it is, in an app of lists."""
 
     def _faust_app(self, settings: Settings) -> Any:
@@ -64,7 +65,7 @@ class App:
     def __init__(
         self,
         group: str,
-        role: Role,
+        role: Role[Any, Any],
         *,
         positions: Callable[[], Mapping[tuple[str, int], int]],
         assigned: Callable[..., Awaitable[None]],

@@ -10,11 +10,13 @@ from connectors.process.limited_log import LogLimiter
 from pipeline.clickhouse.writer import Tables
 from pipeline.worker import lifecycle
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
-from pipeline.worker.roles import fleet_agent, replica_agent
+from pipeline.worker.roles.fleet import FleetRole
+from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.sink.figures import Figures
 from pipeline.worker.sink.sink import Sink
 from pipeline.worker.sink.store import StoreRows
 from pipeline.worker.telemetry import WorkerMetrics
+from pipeline.worker.watching import watch_progress, watched
 from schemas.rows import Row
 from schemas.settings import Settings
 from tests.simulation import edges
@@ -40,8 +42,8 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
     found = {topic.key: topic for topic in await edges.describe(settings)}
     tables = Tables(settings.clickhouse)
     roles = [
-        replica_agent(settings, shards=found["residency"].partitions, partitions=found["events"].partitions),
-        fleet_agent(settings, shards=found["residency"].partitions),
+        ReplicaRole(settings, shards=found["residency"].partitions, partitions=found["events"].partitions),
+        FleetRole(settings, shards=found["residency"].partitions),
     ]
     watch = lifecycle._watch(settings, roles, found)
     store = StoreRows(tables, _NoRollups(), _METRICS)  # type: ignore[arg-type]
@@ -72,13 +74,13 @@ async def work(settings: Settings, stop: asyncio.Event) -> None:
         return any(agent.far_behind for agent in agents)
 
     saving = [
-        lifecycle._watched(agent.checkpoint_every(every, every * number / len(agents), far_behind=far_behind))
+        watched(agent.checkpoint_every(every, every * number / len(agents), far_behind=far_behind))
         for number, agent in enumerate(agents)
     ]
-    tasks = [lifecycle._watched(watch.run())]
+    tasks = [watched(watch.run())]
     for agent in agents:
-        progress = lifecycle._watch_progress(settings, agent, _METRICS, LogLimiter())
-        tasks += [lifecycle._watched(progress), lifecycle._watched(agent.app.start())]
+        progress = watch_progress(settings, agent, _METRICS, LogLimiter())
+        tasks += [watched(progress), watched(agent.app.start())]
     await stop.wait()
     for task in tasks:
         task.cancel()

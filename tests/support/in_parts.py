@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pipeline.residency.intake import partly_plain
-from pipeline.residency.intake.numbered import Readable
-from pipeline.residency.intake.reading import read
+from pipeline.reading import partly_plain
+from pipeline.reading.numbered import Readable
+from pipeline.reading.records import read
 from schemas.events import EventsRecord
 from schemas.settings import Worker
 

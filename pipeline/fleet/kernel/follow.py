@@ -64,7 +64,7 @@ from pipeline.fleet.kernel.tables import (
     home_of_pair,
 )
 from pipeline.fleet.kernel.transfers import Waiting, wait
-from pipeline.residency.windows import WINDOW_SECONDS
+from pipeline.reading.windows import WINDOW_SECONDS
 from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED
 
 GPU: Final = 0

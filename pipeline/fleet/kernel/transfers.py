@@ -37,7 +37,7 @@ from pipeline.fleet.kernel.counts import (
 from pipeline.fleet.kernel.keys import key_of
 from pipeline.fleet.kernel.refills import USED, Refills, count_refill
 from pipeline.fleet.kernel.tables import I64, U64
-from pipeline.residency.windows import WINDOW_SECONDS
+from pipeline.reading.windows import WINDOW_SECONDS
 
 # What is known of a fill's run.
 ASKED: Final = 0

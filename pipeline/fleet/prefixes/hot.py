@@ -11,7 +11,7 @@ from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, Refills, slot_of_pr
 from pipeline.fleet.kernel.tables import I64, Blocks
 from pipeline.fleet.prefixes.shared import shared_prefixes
 from pipeline.fleet.registry import Lineages
-from pipeline.residency import windows
+from pipeline.reading import windows
 from schemas.rows import HotPrefixRow
 from schemas.trust import TRUST_ORDER
 

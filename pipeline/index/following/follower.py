@@ -20,24 +20,25 @@ from connectors.kafka.topics import topic_name
 from connectors.process.collector import GC_THRESHOLD
 from connectors.process.leaving import aside
 from connectors.process.stopping import ended
+from pipeline.applying.offered import offered
+from pipeline.applying.resuming import go_on
 from pipeline.errors import (
-    CheckpointAhead,
     CheckpointCorrupt,
     CheckpointDamaged,
     CheckpointFormatUnknown,
     CheckpointUnreadable,
     KafkaUnavailable,
 )
+from pipeline.index.following.applying import Applying, portions
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
-from pipeline.index.offered import Applying, from_log, portions
 from pipeline.index.telemetry import IndexMetrics
+from pipeline.kafka.checkpoints import Loaded, load
 from pipeline.kafka.identity import TopicWatch, require_same
 from pipeline.kafka.rights import INDEX
 from pipeline.kafka.topics import check, describe, require_rights
-from pipeline.worker.checkpoint.log import Loaded, load
-from pipeline.worker.roles import replica_agent
+from pipeline.reading.events_reader import EventsReader
 from schemas.settings import Settings, shard_numbers
 
 _FETCH_BYTES = 4 << 20
@@ -113,13 +114,15 @@ class Follower:
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
         share = [*self._states]
-        partitions = watch.partitions(self._topic)
         async with self._consumer() as consumer:
             places = {TopicPartition(self._topic, partition): partition for partition in share}
             consumer.assign([*places])
             for place, partition in places.items():
                 consumer.seek(place, self._states[partition].next_offset)
-            applying = Applying(replica_agent(self._settings, shards=1, partitions=partitions), self._metrics)
+            reader = EventsReader(self._settings)
+            applying = {
+                partition: Applying(reader, self._states[partition], self._metrics) for partition in share
+            }
             await self._follow(consumer, places, applying, watch)
 
     @asynccontextmanager
@@ -152,12 +155,15 @@ class Follower:
             await aside(lambda: state.load(loaded.latest))
         except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown) as error:
             raise CheckpointUnreadable(self._checkpoints, state.partition, str(error)) from error
-        if state.next_offset > loaded.end:
-            raise CheckpointAhead(self._topic, state.partition, state.next_offset, loaded.end)
-        if loaded.latest:
-            self._skip_removed(state, loaded.beginning)
-        else:
-            state.next_offset = loaded.beginning
+        go_on(
+            state,
+            self._topic,
+            state.partition,
+            fresh=not loaded.latest,
+            beginning=loaded.beginning,
+            end=loaded.end,
+            lost=self._metrics.lost.inc,
+        )
         _log.info(
             "checkpoint loaded",
             partition=state.partition,
@@ -165,23 +171,6 @@ class Follower:
             next_offset=state.next_offset,
             behind=loaded.end - state.next_offset,
         )
-
-    def _skip_removed(self, state: IndexedPartition, beginning: int) -> None:
-        """Go on at the oldest record there is; say what retention removed before it was applied."""
-        missing = beginning - state.next_offset
-        if missing <= 0:
-            return
-        self._metrics.lost.inc(missing)
-        _log.error(
-            "retention removed records that no checkpoint has: sources of the partition are degraded from "
-            "here on; raise retention.ms of the topic",
-            topic=self._topic,
-            partition=state.partition,
-            first=state.next_offset,
-            last=beginning - 1,
-            records=missing,
-        )
-        state.skip_removed(beginning)
 
     async def _fetched(
         self, consumer: AIOKafkaConsumer, places: Mapping[TopicPartition, int], watch: TopicWatch
@@ -199,11 +188,15 @@ class Follower:
             ends = await consumer.end_offsets(out_of_range)
             for place in out_of_range:
                 state = self._states[places[place]]
-                if state.next_offset > ends[place]:
-                    raise CheckpointAhead(
-                        self._topic, state.partition, state.next_offset, ends[place]
-                    ) from error
-                self._skip_removed(state, begins[place])
+                go_on(
+                    state,
+                    self._topic,
+                    state.partition,
+                    fresh=False,
+                    beginning=begins[place],
+                    end=ends[place],
+                    lost=self._metrics.lost.inc,
+                )
                 consumer.seek(place, state.next_offset)
             return {}
 
@@ -211,16 +204,15 @@ class Follower:
         self,
         consumer: AIOKafkaConsumer,
         places: dict[TopicPartition, int],
-        applying: Applying,
+        applying: Mapping[int, Applying],
         watch: TopicWatch,
     ) -> None:
         tidied, ready = 0.0, False
         while True:
             fetched = await self._fetched(consumer, places, watch)
             for place, records in fetched.items():
-                state = self._states[places[place]]
-                for portion in portions([from_log(record) for record in records]):
-                    applying.apply(state, portion)
+                for portion in portions(offered(records)):
+                    applying[places[place]].apply(portion)
                     await asyncio.sleep(0)
             for place, partition in places.items():
                 looked, end = consumer.last_poll_timestamp(place), consumer.highwater(place)

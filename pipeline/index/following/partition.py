@@ -7,9 +7,9 @@ from functools import partial
 from pipeline.index.following.sources import IndexedSource, Sources
 from pipeline.index.pools.pool import IndexedPool
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.reading.numbered import Readable
 from pipeline.residency.checkpoint.soundness import contradiction_of_granular, contradiction_of_head
 from pipeline.residency.granularity.two_sizes import GranularPool
-from pipeline.residency.intake.numbered import Readable, said_by
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.pools import NewPool
 from pipeline.residency.silence import SourceKey
@@ -18,7 +18,10 @@ from schemas.settings import Worker
 
 
 class IndexedPartition(PartitionState):
-    """Applies records as the replica agent does, from its checkpoint on, and never cuts one."""
+    """Applies records as the replica agent does, from its checkpoint on, and never cuts one.
+
+    `settle` makes the table show them.
+    """
 
     def __init__(
         self, partition: int, settings: Worker, sources: Sources, *, partitions: int | None = None
@@ -54,13 +57,11 @@ class IndexedPartition(PartitionState):
                 return f"{found} of {pool.head.medium[:64]}/{pool.head.group_idx} do not fit"
         return None
 
-    def apply(self, offset: int, record: Readable) -> None:
-        """Apply the record at `offset`; `settle` makes the table show it."""
-        super().apply(offset, record)
-        said = said_by(record)
-        key = (said.replica, said.dp_rank)
+    def _apply(self, source: SourceResidency, record: Readable, offset: int) -> None:
+        super()._apply(source, record, offset)
+        key = source.head.replica, source.head.dp_rank
         self._touched.add(key)
-        self._all.applied(self._indexed[key], self.sources[key])
+        self._all.applied(self._indexed[key], source)
 
     def settle(self) -> None:
         """Bring the table up to date with every record applied."""

@@ -13,15 +13,16 @@ from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
+from pipeline.applying.offered import offered
 from pipeline.errors import KafkaUnavailable
+from pipeline.index.following.applying import Applying, portions
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
-from pipeline.index.offered import Applying, from_log, portions
 from pipeline.index.pools.pool import IndexedPool
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.topics import describe
-from pipeline.worker.roles import replica_agent
+from pipeline.reading.events_reader import EventsReader
 from schemas.settings import Settings, shard_numbers
 
 ALL = "0/1"
@@ -76,7 +77,7 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
     partitions = there[topic].partitions
     number, indexes = shard_numbers(share)
     sources = Sources() if sources is None else sources
-    applying = Applying(replica_agent(settings, shards=1, partitions=partitions), IndexMetrics())
+    reader, metrics = EventsReader(settings), IndexMetrics()
     records, begins = 0, []
     try:
         async with started_consumer(
@@ -88,7 +89,7 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
             for partition in range(number, partitions, indexes):
                 state = IndexedPartition(partition, settings.worker, sources, partitions=partitions)
                 place = TopicPartition(topic, partition)
-                begin, oldest = await _read(consumer, place, state, applying, at)
+                begin, oldest = await _read(consumer, place, Applying(reader, state, metrics), at)
                 records += state.next_offset - begin
                 if begin and oldest is not None:
                     begins.append(oldest)
@@ -98,7 +99,7 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
 
 
 async def _read(
-    consumer: AIOKafkaConsumer, place: TopicPartition, state: IndexedPartition, applying: Applying, at: float
+    consumer: AIOKafkaConsumer, place: TopicPartition, applying: Applying, at: float
 ) -> tuple[int, float | None]:
     """Apply a partition up to a moment; return its first offset and when that record was written."""
     consumer.assign([place])
@@ -107,15 +108,17 @@ async def _read(
     later = (await consumer.offsets_for_times({place: int(at * 1000) + 1}))[place]
     if later is not None:
         end = min(end, later.offset)
+    state = applying.state
     state.next_offset = begin
     consumer.seek(place, begin)
     oldest: float | None = None
     while state.next_offset < end:
         fetched = await consumer.getmany(place, timeout_ms=_WAIT_MS)
-        wanted = [from_log(record) for record in fetched.get(place, ()) if record.offset < end]
-        if wanted and oldest is None:
-            oldest = wanted[0].written_at
-        for portion in portions(wanted):
-            applying.apply(state, portion)
+        wanted = [record for record in fetched.get(place, ()) if record.offset < end]
+        if wanted:
+            came = offered(wanted)
+            oldest = came[0].written_at if oldest is None else oldest
+            for portion in portions(came):
+                applying.apply(portion)
         state.let_go()
     return begin, oldest

@@ -36,17 +36,16 @@ from pipeline.index.holdings.words import (
     size_code_of,
     word_of,
 )
-from pipeline.residency.counting.block_table import BlockColumns, Hashes
+from pipeline.reading.columns import REMOVAL, Events, Hashes
+from pipeline.residency.counting.block_table import BlockColumns
 from pipeline.residency.counting.count_copies import (
     FINISHED,
     FIRST,
     LAST,
     NEEDS_ROOM,
     NEEDS_SIZES,
-    REMOVAL,
     REMOVED,
     STORED,
-    Events,
     Tally,
 )
 

@@ -31,8 +31,9 @@ from pipeline.index.holdings.matching import (
 from pipeline.index.holdings.sets import ROWS_USED, Words, no_counts
 from pipeline.index.holdings.size_lists import SizeLists
 from pipeline.index.holdings.words import MOST_POOLS
-from pipeline.residency.counting.block_table import BlockColumns, Hashes
-from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Events, Tally
+from pipeline.reading.columns import Events, Hashes
+from pipeline.residency.counting.block_table import BlockColumns
+from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Tally
 
 LOAD_AFTER_GROWTH = 0.6
 MOVED_FOR_EACH = 8

@@ -12,7 +12,7 @@ from pipeline.index.holdings.counting import Table
 from pipeline.index.holdings.rows import FETCHED_AHEAD, Spread, fetch_row, find
 from pipeline.index.holdings.sets import Words, count_of
 from pipeline.index.holdings.words import MOST_POOLS, NOTHING, OFFSET_MASK, pool_of, size_code_of
-from pipeline.residency.counting.block_table import Hashes
+from pipeline.reading.columns import Hashes
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]

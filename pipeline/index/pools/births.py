@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.residency.counting.block_table import BlockColumns, Hashes
-from pipeline.residency.counting.count_copies import Events
+from pipeline.reading.columns import Events, Hashes
+from pipeline.residency.counting.block_table import BlockColumns
 from schemas.checkpoints import PoolHead
 
 Times = npt.NDArray[np.float64]

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from pipeline.index.holdings.holdings import Holdings
 from pipeline.index.holdings.words import COPIES_MASK
 from pipeline.index.pools.tiers import doubts_of, tier_of, window_of
+from pipeline.reading.columns import EVENT, REMOVAL, Events, Hashes
 from pipeline.residency.changes import Changes
-from pipeline.residency.counting.block_table import BlockColumns, Entries, Hashes
-from pipeline.residency.counting.count_copies import EVENT, FINISHED, REMOVAL, Events, no_tally
+from pipeline.residency.counting.block_table import BlockColumns, Entries
+from pipeline.residency.counting.count_copies import FINISHED, no_tally
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
 from pipeline.residency.row_bytes import copied

@@ -11,15 +11,9 @@ from pipeline.index.holdings.words import COPIES_MASK, SEVERAL_SIZES, SIZE_MASK,
 from pipeline.index.pools.births import Births
 from pipeline.index.pools.content_pool import ContentPool
 from pipeline.index.pools.tiers import doubts_of, tier_of, window_of
-from pipeline.residency.counting.block_table import ENTRY, BlockColumns, Entries, Hashes
-from pipeline.residency.counting.count_copies import (
-    FINISHED,
-    REMOVAL,
-    REMOVED,
-    STORED,
-    Tally,
-    no_tally,
-)
+from pipeline.reading.columns import REMOVAL, Hashes
+from pipeline.residency.counting.block_table import ENTRY, BlockColumns, Entries
+from pipeline.residency.counting.count_copies import FINISHED, REMOVED, STORED, Tally, no_tally
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
 from schemas.checkpoints import PoolHead

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.index.questions.refused import QuestionRefused
-from pipeline.residency.counting.block_table import Hashes
+from pipeline.reading.columns import Hashes
 
 AT_ONCE_PROMPTS, AT_ONCE_HASHES = 32, 4_096
 """Looked up in one go, which takes about a millisecond where many replicas hold them."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from connectors.process.compiled import compiled, inlined
 from pipeline.index.questions.chains import Chains
-from pipeline.residency.counting.block_table import Hashes
+from pipeline.reading.columns import Hashes
 
 Text = npt.NDArray[np.uint8]
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.residency.counting.block_table import BlockColumns, Entries, Hashes
+from pipeline.reading.columns import Hashes
+from pipeline.residency.counting.block_table import BlockColumns, Entries
 from pipeline.residency.counting.pool import Pool
 from schemas.checkpoints import PoolEntries
 from schemas.hashes import HASH_BYTES

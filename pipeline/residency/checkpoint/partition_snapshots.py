@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pipeline.applying.steps import Steps
 from pipeline.residency.checkpoint.snapshot import SourceSnapshots
 from pipeline.residency.source import SourceResidency
-from pipeline.residency.steps import Steps
 
 BASE_BYTES = 4 << 20
 """Of bases per checkpoint, and one more base at most: a checkpoint must not hold the worker up."""

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, fetch_ahead
+from pipeline.reading.columns import Hashes
 
-Hashes = npt.NDArray[np.uint64]
 Entries = npt.NDArray[np.void]
 
 ENTRY: Final = np.dtype(

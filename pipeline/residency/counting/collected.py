@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.residency.counting.block_table import Hashes
-from pipeline.residency.counting.count_copies import EVENT, NO_LINKS, EventRows, Events
+from pipeline.reading.columns import EVENT, NO_LINKS, EventRows, Events, Hashes
 from pipeline.residency.counting.shared import NO_LORA, Shared
 from pipeline.residency.row_bytes import concatenated, copied
 from schemas.hashes import HASH_BYTES

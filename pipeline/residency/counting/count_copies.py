@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, inlined
+from pipeline.reading.columns import REMOVAL, Events, Hashes
 from pipeline.residency.changes import CHANGE, ChangeRows
 from pipeline.residency.counting.block_table import (
     CHANGED,
@@ -15,7 +16,6 @@ from pipeline.residency.counting.block_table import (
     MAX_DEPTH,
     NEW,
     SAVED,
-    Hashes,
     fetch_slots,
     find,
     remove,
@@ -43,25 +43,6 @@ PROGRESS: Final = np.dtype(
 )
 """How far `count_copies` came, and what it counted."""
 
-REMOVAL: Final = -1
-"""Instead of a block size: the blocks of the event left."""
-
-EVENT: Final = np.dtype(
-    [
-        ("time", np.float64),  # seconds since the epoch
-        ("parent", np.uint64),  # the block before the first one in their chain; 0 at its start
-        ("hashes", np.int64),  # how many it has
-        ("block_size", np.int64),  # tokens, or REMOVAL
-        ("adapter", np.uint16),  # code of their LoRA
-        ("pool", np.uint8),  # where events of several pools are together, else of no meaning
-        ("may_repeat", np.bool_),  # the event counts only if one of its hashes is absent
-    ]
-)
-"""A store or a removal."""
-
-EventRows = npt.NDArray[np.void]
-NO_LINKS: Final = np.empty(0, np.uint64)
-
 STORED, FIRST, REMOVED, LAST = range(4)
 """Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
 
@@ -87,17 +68,6 @@ class Rules(NamedTuple):
     not, and none is taken for a repetition any more."""
     decodes_singly: bool
     """A block that decoding completes is announced by itself, and what is computed for a prompt together."""
-
-
-class Events(NamedTuple):
-    """m stores and removals in their order, of n hashes in all."""
-
-    rows: EventRows
-    """(m,) of EVENT; their numbers of hashes add up to n."""
-    hashes: Hashes
-    """(n,)"""
-    links: Hashes = NO_LINKS
-    """(n,) or nothing: links of stores whose blocks follow each other, else content hashes; 0: unknown."""
 
 
 class Found(NamedTuple):

@@ -7,25 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.reading.columns import REMOVAL, Events, Hashes
 from pipeline.residency.changes import CHANGE, ChangeRows, Changes
-from pipeline.residency.counting.block_table import (
-    CHANGED,
-    SAVED,
-    BlockColumns,
-    BlockTable,
-    Entries,
-    Hashes,
-)
+from pipeline.residency.counting.block_table import CHANGED, SAVED, BlockColumns, BlockTable, Entries
 from pipeline.residency.counting.collected import NO_PARENT, Collected, without_the_rest
 from pipeline.residency.counting.count_copies import (
     FINISHED,
     FIRST,
     LAST,
     NEEDS_ROOM,
-    REMOVAL,
     REMOVED,
     STORED,
-    Events,
     Rules,
     Tally,
     count_copies,

@@ -1,4 +1,4 @@
-"""Checkpoints in Kafka: a fenced writer per partition, one transaction a checkpoint, and reading them back.
+"""Checkpoints on their way to Kafka: a fenced writer per partition, one transaction a checkpoint.
 
 The transactional id is bound to the input partition. Opening it makes the broker abort what a former owner
 left open and refuse whatever that tries later, so a partition has one writer however late a frozen process
@@ -10,14 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-import msgspec
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     IllegalOperation,
     InvalidProducerEpoch,
@@ -28,23 +25,18 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import failure_reason
-from connectors.kafka.private import client_of, transaction_end
+from connectors.kafka.private import transaction_end
 from connectors.kafka.security import client_options
-from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.errors import (
-    CheckpointDamaged,
     CheckpointFailed,
-    CheckpointUnreadable,
     KafkaUnavailable,
-    damaged_if_it_fails,
 )
+from pipeline.kafka.committed import Committed, committed_before
 from pipeline.kafka.portions import in_portions
 from pipeline.kafka.transactions import transactional_id
 from pipeline.worker.checkpoint.batches import BATCH_BYTES, batches
 from pipeline.worker.checkpoint.record import Record
-from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.settings import Kafka
 
 TRANSACTION_TIMEOUT_MS = 12_000
@@ -55,34 +47,8 @@ _MAX_RECORD_BYTES = 8 << 20
 PORTION_BYTES = 2 << 20
 """Of a transaction's records, on their way at once: the client packs what waits into one request, which
 keeps the event loop for 15 ms a MiB."""
-_FETCH_BYTES = 8 << 20
-_FETCH_WAIT_MS = 20
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Committed:
-    """The offset of a group in a partition; the same as before if nobody else committed since."""
-
-    offset: int = 0
-    """0 if there was none."""
-    note: str = ""
-    """What was committed with it; of transactions here, who wrote them."""
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What loading found."""
-
-    latest: Mapping[bytes, bytes]
-    """The last committed value of each key; empty at the very first start."""
-    beginning: int
-    """Oldest offset that the input partition still has."""
-    end: int
-    """Offset after its newest record."""
-    topics: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the topics that the state is of, by name; those that are not known are missing."""
 
 
 class CheckpointLog:
@@ -222,96 +188,6 @@ class CheckpointLog:
         producer, self._producer = self._producer, None
         if producer is not None:
             await producer.stop()
-
-
-async def load(
-    kafka: Kafka, *, topic: str, checkpoints: str, partitions: Sequence[int]
-) -> AsyncGenerator[tuple[int, Loaded], None]:
-    """Yield what each partition's last checkpoint saved, one partition after the other.
-
-    Call it when the partitions' logs are open.
-
-    Raises KafkaUnavailable, TopicMissing, TopicHidden, CertificateUnreadable, CheckpointUnreadable.
-    """
-    consumer = AIOKafkaConsumer(
-        isolation_level="read_committed",
-        enable_auto_commit=False,
-        max_partition_fetch_bytes=_FETCH_BYTES,
-        # A partition waits for the fetch that is still out at the end of the one before.
-        fetch_max_wait_ms=_FETCH_WAIT_MS,
-        request_timeout_ms=_REQUEST_TIMEOUT_MS,
-        **client_options(kafka),
-    )
-    try:
-        await consumer.start()
-        for found in (await topic_metadata(client_of(consumer), (checkpoints, topic))).values():
-            found.require()
-        saved = [TopicPartition(checkpoints, number) for number in partitions]
-        inputs = {number: TopicPartition(topic, number) for number in partitions}
-        begins = await consumer.beginning_offsets([*saved, *inputs.values()])
-        ends = await consumer.end_offsets([*saved, *inputs.values()])
-        for topic_partition in saved:
-            number = topic_partition.partition
-            latest = await _read(consumer, topic_partition, begins[topic_partition], ends[topic_partition])
-            topics = _topics(checkpoints, number, latest.pop(TOPICS_KEY, None))
-            yield number, Loaded(latest, begins[inputs[number]], ends[inputs[number]], topics)
-    except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
-    finally:
-        await stop_consumer(consumer)
-
-
-def _topics(checkpoints: str, partition: int, value: bytes | None) -> Mapping[str, str]:
-    if value is None:
-        return {}
-    try:
-        with damaged_if_it_fails(TOPICS_KEY):
-            return msgspec.msgpack.decode(value, type=StateTopics).ids
-    except CheckpointDamaged as error:
-        raise CheckpointUnreadable(checkpoints, partition, str(error)) from error
-
-
-async def committed_before(
-    kafka: Kafka, group: str, topic: str, partitions: Sequence[int]
-) -> dict[int, Committed]:
-    """Return what was committed last of each partition.
-
-    It outlives the checkpoints of its transaction, and goes with the topic. Raises KafkaUnavailable.
-    """
-    places = [TopicPartition(topic, number) for number in partitions]
-    admin = AIOKafkaAdminClient(request_timeout_ms=_REQUEST_TIMEOUT_MS, **client_options(kafka))
-    try:
-        await admin.start()
-        offsets = await admin.list_consumer_group_offsets(group, partitions=places)
-        found = {place.partition: offsets[place] for place in places}
-        return {
-            number: Committed(one.offset, one.metadata or "") if one.offset >= 0 else Committed()
-            for number, one in found.items()
-        }
-    except (KafkaError, OSError) as error:
-        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
-    finally:
-        await admin.close()
-
-
-async def _read(
-    consumer: AIOKafkaConsumer, partition: TopicPartition, beginning: int, end: int
-) -> dict[bytes, bytes]:
-    """Return the last value of each key before `end`."""
-    latest: dict[bytes, bytes] = {}
-    if beginning >= end:
-        return latest
-    consumer.assign([partition])
-    consumer.seek(partition, beginning)
-    # The position passes the markers of transactions, which take offsets but are never delivered.
-    while await consumer.position(partition) < end:
-        batches = await consumer.getmany(partition, timeout_ms=500)
-        for record in batches.get(partition, ()):
-            if record.value is None:
-                latest.pop(record.key, None)
-            else:
-                latest[record.key] = record.value
-    return latest
 
 
 def _retrieved(sent: asyncio.Future[Any]) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pipeline.residency.steps import Steps
+from pipeline.applying.state import Cut
+from pipeline.applying.steps import Steps
 from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.sink.sink import Sink
@@ -23,6 +24,8 @@ _TRANSACTIONS = 4
 _TURN_SECONDS = 0.02
 """For so long a cut keeps the event loop, and until its next source is done."""
 
+_Record = TypeVar("_Record")
+_Cut = TypeVar("_Cut", bound=Cut)
 _Result = TypeVar("_Result")
 
 
@@ -73,7 +76,7 @@ class CheckpointRounds:
         while self.holding:
             await self._may_apply.wait()
 
-    async def save(self, owned: Iterable[OwnedPartition]) -> float:
+    async def save(self, owned: Iterable[OwnedPartition[_Record, _Cut]]) -> float:
         """Save the partitions; returns when everything is committed, and how many seconds of the processor
         it took to cut them. Raises CheckpointFailed, TopicMadeAgain, TopicMismatch.
 
@@ -88,10 +91,10 @@ class CheckpointRounds:
                 self._overdue = False
                 self._release()
 
-    async def _save(self, owned: Sequence[OwnedPartition]) -> float:
+    async def _save(self, owned: Sequence[OwnedPartition[_Record, _Cut]]) -> float:
         cut_seconds = 0.0
         rows: list[Row] = []
-        commits: list[tuple[OwnedPartition, int, list[Record]]] = []
+        commits: list[tuple[OwnedPartition[_Record, _Cut], int, list[Record]]] = []
         for partition in owned:
             errand = partition.state.errand(self._clock())
             if errand is not None:
@@ -118,7 +121,7 @@ class CheckpointRounds:
         self._metrics.checkpoint_timestamp.set(self._clock())
         return cut_seconds
 
-    async def _cut(self, partition: OwnedPartition) -> tuple[Any, list[Record], float]:
+    async def _cut(self, partition: OwnedPartition[_Record, _Cut]) -> tuple[_Cut, list[Record], float]:
         """Return the cut, the records of its transaction, and the seconds of the processor that it took.
 
         Now and then it gives others their turn; nothing is applied meanwhile.
@@ -139,7 +142,9 @@ class CheckpointRounds:
         self._metrics.checkpoint_seconds.labels("cut").observe(held)
         return *cut, processor
 
-    async def _commit(self, partition: OwnedPartition, next_offset: int, records: list[Record]) -> None:
+    async def _commit(
+        self, partition: OwnedPartition[_Record, _Cut], next_offset: int, records: list[Record]
+    ) -> None:
         async with self._transactions:
             began = time.perf_counter()
             await partition.log.commit(next_offset, records)

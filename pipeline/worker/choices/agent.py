@@ -24,13 +24,13 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from connectors.process.limited_log import LogLimiter
 from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
+from pipeline.kafka.committed import committed_before
 from pipeline.kafka.membership import group_name
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.rights import CHOICES
-from pipeline.worker.agent import REBALANCE_SECONDS, SESSION_SECONDS
 from pipeline.worker.checkpoint.batches import batches
-from pipeline.worker.checkpoint.log import committed_before
 from pipeline.worker.choices.rows import row_of
+from pipeline.worker.consumer.app import REBALANCE_SECONDS, SESSION_SECONDS
 from pipeline.worker.sink.sink import Sink
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import ChoiceRow, Row

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
-import numpy as np
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
 from pipeline.kafka.portions import in_portions
-from pipeline.worker.set_aside import Offered
 
 CHUNK_RECORDS = 2048
 """What is applied in one go keeps the event loop: some 30 ms, or 100 where windows of many sources end."""
@@ -67,14 +64,5 @@ def in_turns(
             waiting.append((topic_partition, portions))
 
 
-def offered(records: Sequence[Record]) -> list[Offered]:
-    """Return records as partitions get them."""
-    offsets, values, headers, keys, times = zip(*map(_fields, records), strict=True)
-    return [*map(Offered, offsets, values, headers, keys, (np.array(times) / 1000).tolist())]
-
-
 def _size_of(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"")
-
-
-_fields = attrgetter("offset", "value", "headers", "key", "timestamp")

@@ -19,6 +19,8 @@ import connectors.positions.reader
 import pipeline.clickhouse.writer
 import pipeline.fleet.snapshot
 import pipeline.index.following.follower
+import pipeline.kafka.checkpoints
+import pipeline.reading.events_reader
 import pipeline.residency.checkpoint.snapshot
 import pipeline.residency.granularity.pairing
 import pipeline.residency.granularity.two_sizes
@@ -26,7 +28,7 @@ import pipeline.residency.partition
 import pipeline.worker.checkpoint.log
 import pipeline.worker.checkpoint.rounds
 import pipeline.worker.partition
-import pipeline.worker.roles
+import pipeline.worker.roles.fleet
 import pipeline.worker.sink.sink
 from pipeline.errors import StoreUnavailable
 from tests.simulation import clients
@@ -148,17 +150,14 @@ def former_owners_are_not_fenced() -> None:
 
 def checkpoints_of_aborted_transactions_count() -> None:
     """Checkpoints are read uncommitted."""
-    pipeline.worker.checkpoint.log.AIOKafkaConsumer = lambda **options: clients.Consumer(
+    pipeline.kafka.checkpoints.AIOKafkaConsumer = lambda **options: clients.Consumer(
         **options | {"isolation_level": "read_uncommitted"}
     )
 
 
 def residency_of_aborted_transactions_counts() -> None:
     """The fleet agent reads uncommitted."""
-    role = pipeline.worker.roles.Role
-    pipeline.worker.roles.Role = lambda **parts: role(  # type: ignore[assignment,misc]
-        **parts | {"committed": False}
-    )
+    pipeline.worker.roles.fleet.FleetRole.committed = False
 
 
 def rows_come_after_the_commit() -> None:
@@ -202,7 +201,7 @@ def clocks_are_not_bounded_by_the_log() -> None:
 
     By this rule a clock that is set back can no longer take rows away from the recount, which was found once.
     """
-    pipeline.worker.roles.bounded_by_log = lambda record, written_at, ahead: record
+    pipeline.reading.events_reader.bounded_by_log = lambda record, written_at, ahead: record
 
 
 def an_index_begins_where_the_log_ends() -> None:

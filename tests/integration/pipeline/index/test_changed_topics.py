@@ -98,7 +98,7 @@ def test_records_that_are_removed_degrade_their_sources_at_once(
     assert set(of_answers(index, records)) <= {"degraded", expected["r5"]}
     wait_for(index, expected)
     said = index.said()
-    assert said.count("retention removed records that no checkpoint has") == len(lost)
+    assert said.count("retention removed records before they were read") == len(lost)
     index.stop()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.fleet.kernel.counts import USED_PAIRS
 from pipeline.fleet.state import FleetState
+from pipeline.reading.windows import bounded_by_log
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.windows import bounded_by_log
 from schemas.events import Batch, EventsRecord, SourceStatus, Stored
 from schemas.residency import ResidencyRecord
 from schemas.rows import FillsRow, HashGroupRow, RedundancyRow

@@ -18,8 +18,8 @@ from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scan import scan
 from pipeline.fleet.state import FleetState
-from pipeline.residency.intake.plain_runs import PlainRun
-from pipeline.residency.intake.reading import plain_runs
+from pipeline.reading.plain_runs import PlainRun
+from pipeline.reading.records import plain_runs
 from pipeline.residency.partition import PartitionState
 from pipeline.simulator.engine.scheduler import Engine, EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals

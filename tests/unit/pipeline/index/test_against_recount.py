@@ -16,7 +16,7 @@ from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
 from pipeline.index.questions.chains import chains_of
 from pipeline.index.questions.question import Question
-from pipeline.residency.intake.partly_plain import PartlyPlain
+from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount

@@ -16,7 +16,7 @@ from pipeline.index.holdings import holdings
 from pipeline.index.holdings.counting import held_by
 from pipeline.index.index import Index
 from pipeline.index.questions.question import Question
-from pipeline.residency.intake.reading import plain_runs
+from pipeline.reading.records import plain_runs
 from pipeline.residency.partition import PartitionState
 from pipeline.simulator.engine.scheduler import Engine, EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals

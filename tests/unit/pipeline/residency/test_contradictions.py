@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from pipeline.reading.windows import window_of
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.rows import View, rows
-from pipeline.residency.windows import window_of
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import (
     Batch,

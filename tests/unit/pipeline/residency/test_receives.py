@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pipeline.residency.intake.reading import read
+from pipeline.reading.records import read
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EngineCounters, Event, EventsRecord, Opened, Stored
 from schemas.residency import ResidencyRecord

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.residency.windows import bounded_by_log
+from pipeline.reading.windows import bounded_by_log
 from pipeline.verify.times import believe_the_log
 from schemas.events import Batch, EventsRecord, SourceStatus, Stored
 from schemas.settings import Worker

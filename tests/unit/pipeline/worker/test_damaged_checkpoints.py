@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline.errors import CheckpointUnreadable
-from pipeline.worker.partition import Role, State
-from pipeline.worker.roles import fleet_agent, replica_agent
+from pipeline.worker.roles.fleet import FleetRole
+from pipeline.worker.roles.replica import ReplicaRole
+from pipeline.worker.roles.role import Role
 from schemas.settings import Settings, Worker
 from tests.support.inputs.mutants import mutated
 from tests.support.inputs.residency_walks import residency
@@ -21,22 +22,22 @@ from tests.support.table_columns import misfits
 MUTANTS = 150
 
 
-def replica_case(seed: int) -> tuple[Role, dict[bytes, bytes], list[Any], list[Any]]:
+def replica_case(seed: int) -> tuple[Role[Any, Any], dict[bytes, bytes], list[Any], list[Any]]:
     settings = Settings(worker=Worker(fine_block_age_seconds=60.0))
-    role = replica_agent(settings, shards=2)
+    role = ReplicaRole(settings, shards=2)
     records = list(Walk(seed, hybrid=seed % 2 == 0).records(60))
     return role, *saved(role, records[:45]), records[45:]
 
 
-def fleet_case(seed: int) -> tuple[Role, dict[bytes, bytes], list[Any], list[Any]]:
+def fleet_case(seed: int) -> tuple[Role[Any, Any], dict[bytes, bytes], list[Any], list[Any]]:
     rng = random.Random(seed)
-    role = fleet_agent(Settings())
+    role = FleetRole(Settings())
     records = [residency(offset, rng) for offset in range(40)]
     return role, *saved(role, records[:30]), records[30:]
 
 
-def saved(role: Role, records: list[Any]) -> tuple[dict[bytes, bytes], list[Any]]:
-    state = role.restore(0, {})
+def saved(role: Role[Any, Any], records: list[Any]) -> tuple[dict[bytes, bytes], list[Any]]:
+    state: Any = role.restore(0, {})
     latest: dict[bytes, bytes] = {}
     for offset, record in enumerate(records):
         state.apply(offset, record)
@@ -46,7 +47,7 @@ def saved(role: Role, records: list[Any]) -> tuple[dict[bytes, bytes], list[Any]
     return latest, records
 
 
-def works(state: State, after: list[Any], now: float) -> None:
+def works(state: Any, after: list[Any], now: float) -> None:
     """Go on with it: nothing fails, and rows fit their tables."""
     for record in after:
         state.apply(state.next_offset, record)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pipeline.worker.agent import Agent
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
-from pipeline.worker.roles import replica_agent
+from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.settings import Settings
 from tests.support.patience import PATIENCE
@@ -42,7 +42,7 @@ def partition() -> Any:
 
 async def test_a_round_is_made_at_once_when_as_much_waits_as_may() -> None:
     settings, rounds = Settings(), Rounds()
-    role = replica_agent(settings, shards=8)
+    role = ReplicaRole(settings, shards=8)
     agent = Agent(
         settings,
         role,

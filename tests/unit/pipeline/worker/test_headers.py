@@ -10,12 +10,14 @@ import msgspec
 import pytest
 
 from connectors.kafka.encoding import Encoding
+from pipeline.applying.offered import Offered
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.kafka.decoding import decode_choice, decode_residency
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.residency.partition import Cut
-from pipeline.worker.roles import fleet_agent, replica_agent
-from pipeline.worker.set_aside import Offered, SetAside
+from pipeline.worker.roles.fleet import FleetRole
+from pipeline.worker.roles.replica import ReplicaRole
+from pipeline.worker.set_aside import KeptAside
 from pipeline.worker.sink.figures import Figures
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.choices import ChoiceRecord
@@ -41,7 +43,7 @@ def test_residency(record_format: Any) -> None:
     settings = Settings(kafka=Kafka(record_format=record_format))
     example = EXAMPLES["residency"]["filled_and_evicted"]
     value = msgspec.msgpack.encode(example)
-    (record,) = replica_agent(settings, shards=8).outputs(Cut(9, dirty=True, residency=[(4, b"3", value)]))
+    (record,) = ReplicaRole(settings, shards=8).outputs(Cut(9, dirty=True, residency=[(4, b"3", value)]))
     headers = promised("ResidencyRecord", record.headers)
     assert headers["content-type"] == f"application/{record_format}"
     assert headers["ce_source"] == "partition/3"
@@ -55,7 +57,7 @@ def test_decisions(record_format: Any) -> None:
         decisions = (Decisions(1, 5.0, bytes(8), b"\1"),)
 
     settings = Settings(kafka=Kafka(record_format=record_format))
-    records = fleet_agent(settings, shards=3).outputs(Decided())
+    records = FleetRole(settings, shards=3).outputs(Decided())
     assert [record.partition for record in records] == [0, 2]
     for record in records:
         assert promised("ResidencyRecord", record.headers)["ce_source"] == "shard/1"
@@ -73,7 +75,7 @@ def test_choices(record_format: Any) -> None:
 
 
 def test_set_aside_and_figures() -> None:
-    kept = SetAside("replica", "kvlens.events.v1", 3, "kvlens.set.aside.v1", WorkerMetrics())
+    kept = KeptAside("replica", "kvlens.events.v1", 3, "kvlens.set.aside.v1", WorkerMetrics())
     kept.add(Offered(812, b"\xc1"), RecordRefused("malformed", "no MessagePack", ()))
     (record,) = kept.take()
     assert promised("SetAsideRecord", record.headers)["ce_id"] == "kvlens.events.v1/3/812"

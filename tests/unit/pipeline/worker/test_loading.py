@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from pipeline.kafka.checkpoints import Loaded
+from pipeline.kafka.committed import Committed
 from pipeline.worker import agent as module
 from pipeline.worker.agent import Agent
-from pipeline.worker.checkpoint.log import CheckpointLog, Committed, Loaded
+from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
-from pipeline.worker.roles import replica_agent
+from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.sink.sink import Sink
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.settings import Settings
@@ -49,7 +51,7 @@ def test_loading_is_abandoned_when_the_partitions_must_be_given_up(monkeypatch: 
         settings, metrics = Settings(), WorkerMetrics()
         sink = Sink(metrics, store=None, figures=None)
         rounds = CheckpointRounds(sink, metrics, hold_seconds=3600.0, same_topics=same)
-        role = replica_agent(settings, shards=8)
+        role = ReplicaRole(settings, shards=8)
         agent = Agent(
             settings,
             role,

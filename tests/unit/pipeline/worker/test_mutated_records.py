@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import pytest
 
 from connectors.kafka.content_types import JSON
 from connectors.kafka.topics import partition_of
+from pipeline.applying.offered import Offered
+from pipeline.applying.reader import Ahead, Reader
+from pipeline.applying.steps import at_once
+from pipeline.reading.events_reader import EventsReader
+from pipeline.reading.numbered import Readable
+from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.residency import source as residency_source
-from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog
-from pipeline.worker.partition import OwnedPartition, Role, read_nothing_ahead
-from pipeline.worker.roles import fleet_agent, replica_agent
-from pipeline.worker.set_aside import Offered
+from pipeline.worker.partition import OwnedPartition
+from pipeline.worker.roles.fleet import FleetRole
+from pipeline.worker.roles.replica import ReplicaRole
+from pipeline.worker.roles.role import Role
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.json_form import to_json
 from schemas.rows import Row
@@ -34,7 +40,14 @@ HONEST = ("honest-a", "honest-b")
 encode = msgspec.msgpack.encode
 
 
-def owned(role: Role) -> OwnedPartition:
+class DecodesAll(EventsReader):
+    """Reads nothing ahead."""
+
+    def ahead(self, offered: Sequence[Offered]) -> Ahead[Readable]:
+        return Reader.ahead(self, offered)
+
+
+def owned(role: Role[Any, Any]) -> OwnedPartition[Any, Any]:
     log = CheckpointLog(Settings().kafka, group="g", topic=role.topic, partition=0)
     return OwnedPartition(role, log, role.restore(0, {}), WorkerMetrics())
 
@@ -52,7 +65,7 @@ def events(seed: int, count: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
 def test_honest_sources_are_what_they_are_without_mutated_events(mutants: int) -> None:
     honest, bad = events(1, mutants)
     rng = random.Random(1)
-    role = replica_agent(Settings(), shards=2)
+    role = ReplicaRole(Settings(), shards=2)
     poisoned, alone = owned(role), owned(role)
     rows: list[list[Row]] = [[], []]
     for number in range(mutants):
@@ -90,8 +103,10 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
     read_in_parts(monkeypatch)
     monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
     rng = random.Random(seed)
-    role = replica_agent(Settings(), shards=2, partitions=2)
-    partitions = [owned(role), owned(role), owned(replace(role, read_ahead=read_nothing_ahead))]
+    role = ReplicaRole(Settings(), shards=2, partitions=2)
+    decoding = ReplicaRole(Settings(), shards=2, partitions=2)
+    decoding.reader = DecodesAll(Settings())
+    partitions = [owned(role), owned(role), owned(decoding)]
     together, alone, decoded = partitions
     names = [name for name in "abcdefghij" if partition_of(name, 2) == 0][:3]
     other = next(name for name in "abcdefghij" if partition_of(name, 2) == 1)
@@ -112,7 +127,8 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
             received = record.batches[-1].received_at if record.batches else BEGAN
             written = rng.choice([0.0, BEGAN, BEGAN + 1e6, received - 3.0, received - 30.0])
             offered.append(Offered(len(offered), value, headers, record.replica.encode(), written))
-    assert len(role.read_ahead(offered, together=True).partly) > 10
+    read = role.reader.ahead(offered).records
+    assert sum(isinstance(record, PartlyPlain) for _, record in read) > 10
     at = 0
     while at < len(offered):
         count = rng.choice([1, 5, 40, 200])
@@ -132,7 +148,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
 @pytest.mark.parametrize("mutants", first_by_day([MUTANTS // 4, MUTANTS]))
 def test_mutated_residency_ends_no_fleet_agent(mutants: int) -> None:
     rng = random.Random(2)
-    partition = owned(fleet_agent(Settings()))
+    partition = owned(FleetRole(Settings()))
     for number in range(mutants):
         good, fine = residency(number, rng, names="ab"), residency(number, rng, names="c")
         for value in (encode(good), mutated(encode(fine), rng)):
@@ -143,7 +159,7 @@ def test_mutated_residency_ends_no_fleet_agent(mutants: int) -> None:
     assert set_aside(partition) > mutants // 4
 
 
-def set_aside(partition: OwnedPartition) -> float:
+def set_aside(partition: OwnedPartition[Any, Any]) -> float:
     registry = partition._metrics.registry
     return sum(
         sample.value

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from connectors.kafka.content_types import JSON, MSGPACK
+from pipeline.applying.offered import Offered
+from pipeline.applying.steps import at_once
 from pipeline.errors import CheckpointUnreadable, OffsetGap
-from pipeline.residency.steps import at_once
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition
-from pipeline.worker.roles import fleet_agent, replica_agent
-from pipeline.worker.set_aside import Offered
+from pipeline.worker.roles.fleet import FleetRole
+from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import FORMAT, META_KEY, slot_key
 from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
@@ -30,9 +31,9 @@ def record(seq: int) -> EventsRecord:
     return EventsRecord("r", "m", "d", 0, 1, [*opened, Batch(seq, 1e9 + seq, 1e9 + seq, events)], seq, seq)
 
 
-def owned(heard: int = 0) -> tuple[OwnedPartition, WorkerMetrics]:
+def owned(heard: int = 0) -> tuple[OwnedPartition[Any, Any], WorkerMetrics]:
     settings, metrics = Settings(), WorkerMetrics()
-    role = replica_agent(settings, shards=8)
+    role = ReplicaRole(settings, shards=8)
     log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
     return OwnedPartition(role, log, role.restore(0, {}), metrics, heard=heard), metrics
 
@@ -77,7 +78,7 @@ def test_what_waits_for_a_cut_is_known_by_its_bytes() -> None:
 def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
     """Until everything is read that was there when the worker came, it may be that the rest is of it."""
 
-    def windows(partition: OwnedPartition, now: float) -> list[int]:
+    def windows(partition: OwnedPartition[Any, Any], now: float) -> list[int]:
         rows = at_once(partition.cutting(now))[0].rows
         return [int(row.window.timestamp()) for row in rows if row.TABLE == "occupancy_10s"]
 
@@ -98,7 +99,7 @@ def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
 def test_redundancy_is_not_carried_forward_before_all_is_applied_that_a_former_owner_had_applied() -> None:
     """Rows of windows that it never wrote would show less than it knew; behind its last record none do."""
     settings, metrics = Settings(), WorkerMetrics()
-    role = fleet_agent(settings)
+    role = FleetRole(settings)
     log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
     # A shard's first checkpoint holds no base: all of the log is applied again.
     partition = OwnedPartition(role, log, role.restore(0, {}), metrics, heard=9)

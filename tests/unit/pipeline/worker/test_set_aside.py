@@ -9,14 +9,15 @@ import msgspec
 import pytest
 
 from connectors.kafka.content_types import JSON
+from pipeline.applying.offered import Offered
+from pipeline.applying.steps import at_once
 from pipeline.errors import RecordFatal
-from pipeline.residency.intake.plain_runs import PlainRun
-from pipeline.residency.steps import at_once
+from pipeline.reading.plain_runs import PlainRun
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from pipeline.worker.exits import ExitCode, exit_code
 from pipeline.worker.partition import OwnedPartition
-from pipeline.worker.roles import replica_agent
-from pipeline.worker.set_aside import BYTES_OF_CHECKPOINT, Offered
+from pipeline.worker.roles.replica import ReplicaRole
+from pipeline.worker.set_aside import BYTES_OF_CHECKPOINT
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.events import Batch, EngineCounters, EventsRecord, Gap, Opened, Stored
 from schemas.reasons import SetAsideReason
@@ -49,7 +50,7 @@ class Partition:
 
     def __init__(self) -> None:
         settings, self.metrics = Settings(), WorkerMetrics()
-        role = replica_agent(settings, shards=8, partitions=2)
+        role = ReplicaRole(settings, shards=8, partitions=2)
         log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=PARTITION)
         self.owned = OwnedPartition(role, log, role.restore(PARTITION, {}), self.metrics)
         self.records: list[Record] = []

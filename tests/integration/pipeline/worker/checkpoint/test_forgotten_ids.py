@@ -16,15 +16,10 @@ from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import topic_name
 from pipeline.errors import CheckpointFailed
 from pipeline.kafka import topics
+from pipeline.kafka.checkpoints import load
+from pipeline.kafka.committed import committed_before
 from pipeline.kafka.membership import may_join
-from pipeline.worker.checkpoint.log import (
-    PORTION_BYTES,
-    CheckpointLog,
-    Record,
-    committed_before,
-    load,
-    without_expected_warnings,
-)
+from pipeline.worker.checkpoint.log import PORTION_BYTES, CheckpointLog, Record, without_expected_warnings
 from schemas.settings import Kafka, Settings
 from tests.support.forgetful_broker import ForgetfulBroker
 

@@ -17,9 +17,11 @@ from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import topic_name
 from pipeline.errors import CheckpointFailed
 from pipeline.kafka import topics
+from pipeline.kafka.checkpoints import Loaded, load
+from pipeline.kafka.committed import Committed, committed_before
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.worker.checkpoint import log as log_module
-from pipeline.worker.checkpoint.log import CheckpointLog, Committed, Loaded, Record, committed_before, load
+from pipeline.worker.checkpoint.log import CheckpointLog, Record
 from schemas.settings import Kafka, Settings
 
 

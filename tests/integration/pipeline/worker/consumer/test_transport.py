@@ -18,7 +18,7 @@ from aiokafka.consumer.fetcher import FetchResult
 from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
-from pipeline.worker.agent import faust_app
+from pipeline.worker.consumer.app import faust_app
 from pipeline.worker.consumer.transport import NoTables, Transport
 from schemas.settings import Kafka, Settings, Worker
 

@@ -14,7 +14,8 @@ from pipeline.index.holdings.holdings import Holdings
 from pipeline.index.holdings.long_array import LongArray
 from pipeline.index.holdings.rows import Rows, find, free_row
 from pipeline.index.holdings.words import COPIES_MASK, NOTHING
-from pipeline.residency.counting.block_table import BlockColumns, Hashes
+from pipeline.reading.columns import Hashes
+from pipeline.residency.counting.block_table import BlockColumns
 from tests.support.suite.night import night_rows
 
 SLOTS = 20_000

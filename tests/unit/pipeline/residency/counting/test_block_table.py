@@ -9,6 +9,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.reading.columns import EVENT, REMOVAL, Events
 from pipeline.residency.counting.block_table import (
     CHANGED,
     NEW,
@@ -20,11 +21,8 @@ from pipeline.residency.counting.block_table import (
     places,
 )
 from pipeline.residency.counting.count_copies import (
-    EVENT,
     FINISHED,
     NEEDS_ROOM,
-    REMOVAL,
-    Events,
     Rules,
     count_copies,
     no_tally,

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from pipeline.applying.steps import Steps
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
-from pipeline.residency.steps import Steps
 from pipeline.worker.checkpoint.rounds import CheckpointRounds
 from pipeline.worker.sink.figures import Figures
 from pipeline.worker.sink.sink import Sink

@@ -9,8 +9,8 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worker.consumer.fetched import CHUNK_RECORDS, Chunk, Record, in_turns, offered
-from pipeline.worker.set_aside import Offered
+from pipeline.applying.offered import Offered, offered
+from pipeline.worker.consumer.fetched import CHUNK_RECORDS, Chunk, Record, in_turns
 
 CHUNK_BYTES = 1 << 10
 LARGE = 1 << 30

@@ -1,6 +1,6 @@
-"""Ordinary runs as columns: compiled code reads what almost all records of a fleet consist of.
+"""Records of the events topic, from bytes to columns: compiled code reads what almost all of them consist of.
 
-`reading.read` reads the values of many records at once. It reads what is certain, and no more: a run of
+`records.read` reads the values of many records at once. It reads what is certain, and no more: a run of
 stores and removals that the schema allows, batch after batch, with clocks to be believed. Of anything else it
 says nothing, and the record is decoded as ever. Runs of a source that go on with each other are joined: what
 the interpreter does, it does once for all of them. A long record in which few batches are something else

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled
-from pipeline.residency.intake.scan import RUN, Ints
-from pipeline.residency.windows import WINDOW_SECONDS
+from pipeline.reading.scan import RUN, Ints
+from pipeline.reading.windows import WINDOW_SECONDS
 
 Runs = npt.NDArray[Any]
 """Of RUN."""

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from connectors.kafka.content_types import UNDECODABLE
 from connectors.process.array_length import array_length
-from pipeline.residency.intake.joining import Runs, joined
-from pipeline.residency.intake.plain_runs import EncodedRun, PlainChunk, PlainRun, decoded_with, scanned
-from pipeline.residency.windows import bounded_by_log
+from pipeline.reading.joining import Runs, joined
+from pipeline.reading.plain_runs import EncodedRun, PlainChunk, PlainRun, decoded_with, scanned
+from pipeline.reading.windows import bounded_by_log
 from schemas.events import Batch, EventsRecord
 from schemas.settings import Worker
 

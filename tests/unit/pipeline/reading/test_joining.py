@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import pipeline.residency.source as residency_source
-from pipeline.residency.intake.numbered import Numbered
-from pipeline.residency.intake.plain_runs import PlainRun
-from pipeline.residency.intake.reading import read as read_runs
+from pipeline.reading.numbered import Numbered
+from pipeline.reading.plain_runs import PlainRun
+from pipeline.reading.records import read as read_runs
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker

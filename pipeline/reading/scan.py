@@ -16,9 +16,8 @@ from connectors.process.msgpack import (
     number_at,
     put_numbers,
 )
-from pipeline.residency.counting.block_table import Hashes
-from pipeline.residency.counting.count_copies import REMOVAL, EventRows
-from pipeline.residency.intake.event import NONE, REFUSED, event_at
+from pipeline.reading.columns import REMOVAL, EventRows, Hashes
+from pipeline.reading.event import NONE, REFUSED, event_at
 from schemas.events import LATEST
 
 Ints = npt.NDArray[np.int64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
-from pipeline.residency.intake.partly_plain import PartlyPlain
-from pipeline.residency.intake.plain_runs import PlainRun
+from pipeline.reading.partly_plain import PartlyPlain
+from pipeline.reading.plain_runs import PlainRun
 from schemas.events import EventsRecord
 
 Readable = EventsRecord | PlainRun | PartlyPlain

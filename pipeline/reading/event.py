@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from connectors.process.compiled import inner
 from connectors.process.msgpack import Bytes, behind_integer, binary_at, integer_at, length_at, text_at
-from pipeline.residency.intake.words import (
+from pipeline.reading.words import (
     BLOCK_SIZE,
     GPU,
     GROUP_IDX,

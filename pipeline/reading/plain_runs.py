@@ -10,11 +10,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.residency.counting.block_table import Hashes
-from pipeline.residency.counting.count_copies import EVENT, NO_LINKS, EventRows, Events
-from pipeline.residency.intake.event import NONE
-from pipeline.residency.intake.joining import joined
-from pipeline.residency.intake.scan import LORA_ROWS, RUN, TABLE_ROWS, Ints, Tables, Times, scan_runs
+from pipeline.reading.columns import EVENT, NO_LINKS, EventRows, Events, Hashes
+from pipeline.reading.event import NONE
+from pipeline.reading.joining import joined
+from pipeline.reading.scan import LORA_ROWS, RUN, TABLE_ROWS, Ints, Tables, Times, scan_runs
 from schemas.events import Batch, EventsRecord
 from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker

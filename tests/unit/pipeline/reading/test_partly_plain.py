@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipeline.residency.intake import partly_plain
-from pipeline.residency.intake.partly_plain import PartlyPlain
-from pipeline.residency.intake.plain_runs import PlainRun
-from pipeline.residency.intake.reading import Reading, read
+from pipeline.reading import partly_plain
+from pipeline.reading.partly_plain import PartlyPlain
+from pipeline.reading.plain_runs import PlainRun
+from pipeline.reading.records import Reading, read
 from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
 from tests.support.in_parts import read_in_parts

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 
 from connectors.kafka.content_types import UNDECODABLE
-from pipeline.residency.intake.joining import joined
-from pipeline.residency.intake.partly_plain import PartlyPlain, Place, in_parts
-from pipeline.residency.intake.plain_runs import EncodedRun, PlainRun, scanned
+from pipeline.reading.joining import joined
+from pipeline.reading.partly_plain import PartlyPlain, Place, in_parts
+from pipeline.reading.plain_runs import EncodedRun, PlainRun, scanned
 from schemas.settings import Worker
 
 

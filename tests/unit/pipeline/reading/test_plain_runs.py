@@ -12,15 +12,15 @@ import pytest
 
 from pipeline.kafka.acceptance import accepted_events
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.reading import plain_runs as module
+from pipeline.reading.columns import REMOVAL
+from pipeline.reading.plain_runs import PlainRun
+from pipeline.reading.records import plain_runs
+from pipeline.reading.records import read as read_runs
+from pipeline.reading.words import WORDS
 from pipeline.residency import limits as residency_limits
 from pipeline.residency import source as residency_source
 from pipeline.residency.counting import pool, shared
-from pipeline.residency.counting.count_copies import REMOVAL
-from pipeline.residency.intake import plain_runs as module
-from pipeline.residency.intake.plain_runs import PlainRun
-from pipeline.residency.intake.reading import plain_runs
-from pipeline.residency.intake.reading import read as read_runs
-from pipeline.residency.intake.words import WORDS
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.hashes import unpack_hashes

@@ -1,0 +1,31 @@
+"""Records of the log as they came, whichever client fetched them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Offered(NamedTuple):
+    """A record of the log as it came."""
+
+    offset: int
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+    key: bytes | None = None
+    written_at: float = 0.0
+    """Seconds since the epoch, as the broker has it; 0 or less where it does not know."""
+
+
+def offered(records: Sequence[Any]) -> list[Offered]:
+    """Return records of aiokafka, as it reads them or as it gives them to users."""
+    if not records:
+        return []
+    offsets, values, headers, keys, times = zip(*map(_fields, records), strict=True)
+    return [*map(Offered, offsets, values, headers, keys, (np.array(times) / 1000).tolist())]
+
+
+_fields = attrgetter("offset", "value", "headers", "key", "timestamp")

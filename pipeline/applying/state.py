@@ -1,0 +1,103 @@
+"""What an agent, or the index, keeps of one partition of a topic."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from pipeline.applying.steps import Steps
+from pipeline.kafka.refusal import RecordRefused, SourceName
+from schemas.reasons import LimitReason, OrderReason, SetAsideReason, WithoutContent
+from schemas.rows import Row
+
+
+class Cut(Protocol):
+    """One consistent checkpoint of a state, as far as every agent has it."""
+
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def dirty(self) -> bool: ...
+    @property
+    def rows(self) -> list[Row]: ...
+    @property
+    def checkpoints(self) -> Sequence[tuple[bytes, bytes | None]]: ...
+
+
+_Record = TypeVar("_Record")
+_Cut = TypeVar("_Cut", bound=Cut)
+
+
+class State(ABC, Generic[_Record, _Cut]):
+    """A state of one partition: pure, in memory. It gets records in offset order, each once."""
+
+    next_offset: int
+    """Of the first record that is not in the state yet."""
+    applying: int
+    """Offset of the record that `apply_all` is at; of several that it applies as one, the first."""
+
+    @property
+    @abstractmethod
+    def source_count(self) -> int:
+        """How many sources it knows."""
+
+    @abstractmethod
+    def refusal(self, record: _Record) -> SetAsideReason | None:
+        """Return why a record must be set aside, whatever was applied before it; changes nothing."""
+
+    @abstractmethod
+    def apply_all(self, records: Sequence[tuple[int, _Record]]) -> None:
+        """Apply records, in order of their first offsets, which `refusal` has nothing against."""
+
+    @abstractmethod
+    def set_aside(self, offset: int, refused: RecordRefused) -> None:
+        """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
+
+    @abstractmethod
+    def skip_removed(self, beginning: int) -> None:
+        """Go on at `beginning`: the records before it that were not applied are gone."""
+
+    @abstractmethod
+    def cutting(self, now: float, heard_to: float) -> Steps[_Cut]:
+        """Cut at wall clock `now`, in steps between which nothing may be applied.
+
+        What says nothing is known to be as it is up to `heard_to`.
+        """
+
+    @abstractmethod
+    def take_forgotten(self) -> int:
+        """Return how many sources were forgotten since the last call."""
+
+    def errand(self, now: float) -> Callable[[], None] | None:
+        """Return what would hold a cut at `now` up, to be done beside the loop before; None if nothing would.
+
+        Nothing may be applied or cut meanwhile.
+        """
+        return None
+
+    # What only some states have anything to say of.
+
+    def announced(self, offset: int) -> None:
+        """Learn, without a checkpoint, that a former owner committed what follows up to `offset`."""
+        return
+
+    def read_to(self, time: float) -> None:
+        """Learn, before a cut, up to which time in the log the partition is read."""
+        return
+
+    def troubles(self) -> Mapping[str, int]:
+        """Return how many sources have which trouble."""
+        return {}
+
+    def take_left_out(self) -> Iterable[tuple[SourceName, Mapping[LimitReason, int]]]:
+        """Return how many events of which source limits kept out, by reason, since the last call."""
+        return ()
+
+    def take_without_content(self) -> Mapping[WithoutContent, int]:
+        """Return how many blocks got no content hash, by reason, since the last call."""
+        return {}
+
+    def take_out_of_order(self) -> Mapping[OrderReason, int]:
+        """Return how many changes did not count in event order, by reason, since the last call."""
+        return {}

@@ -1,0 +1,1 @@
+"""The agents of a worker: what each reads, keeps and writes."""

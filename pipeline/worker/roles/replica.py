@@ -1,0 +1,44 @@
+"""The replica agent: it keeps residency per source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pipeline.reading.events_reader import EventsReader
+from pipeline.reading.numbered import Readable
+from pipeline.residency.partition import Cut, PartitionState
+from pipeline.worker.checkpoint.record import Record
+from pipeline.worker.roles.residency_topic import ResidencyTopic
+from pipeline.worker.roles.role import Role
+from schemas.settings import Settings
+
+
+class ReplicaRole(Role[Readable, Cut]):
+    """Reads events; writes what changed of residency, by shards of the hash space."""
+
+    name: ClassVar[str] = "replica"
+    committed: ClassVar[bool] = False
+    unsaved_bytes: ClassVar[int] = 64 << 20
+    chunk_bytes: ClassVar[int] = 1 << 20
+
+    def __init__(self, settings: Settings, *, shards: int, partitions: int | None = None) -> None:
+        """`shards` is the partition count of its output, `partitions` that of its input, if records are told
+        apart by it."""
+        super().__init__(settings.kafka, EventsReader(settings))
+        self._worker = settings.worker
+        self._shards = shards
+        self._partitions = partitions
+        self._residency = ResidencyTopic(settings.kafka)
+
+    @property
+    def saved_topics(self) -> frozenset[str]:
+        return frozenset({self.topic, self._residency.name})
+
+    def restore(self, partition: int, latest: Mapping[bytes, bytes]) -> PartitionState:
+        return PartitionState.restore(
+            partition, self._worker, shards=self._shards, latest=latest, partitions=self._partitions
+        )
+
+    def outputs(self, cut: Cut) -> list[Record]:
+        return [self._residency.packed(shard, key, value) for shard, key, value in cut.residency]
