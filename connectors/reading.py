@@ -9,8 +9,7 @@ from functools import partial
 
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
-from connectors.normalise.links import Linker
-from connectors.normalise.pseudonyms import Pseudonyms, key_in
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.scanned import Scanned
 from connectors.order.backlog import BacklogBudget
 from connectors.order.gathered import Gathered, Slot
@@ -61,19 +60,7 @@ class Reading:
         self._settings = settings.connector
         # Scanned batches are MessagePack and can only be put into such records.
         self._may_scan = settings.kafka.record_format == "msgpack" and not self._settings.forward_session_ids
-        names = (
-            Pseudonyms.of_file(self._settings.session_key_file, "connector.session_key_file")
-            if self._settings.forward_session_ids or self._settings.forward_salts
-            else None
-        )
-        self._sessions = names if self._settings.forward_session_ids else None
-        self._salts = names if self._settings.forward_salts else None
-        key_file = self._settings.content_key_file
-        self._linker = (
-            Linker(key_in("connector.content_key_file", key_file) if key_file else b"")
-            if self._settings.content_hashes
-            else None
-        )
+        self._forwarding = Forwarding.of(self._settings)
         self._scans = False
         self._warming: asyncio.Task[None] | None = None
         self._publisher = publisher
@@ -197,9 +184,7 @@ class Reading:
             budget=self.backlog,
             opened=partial(self._open_runs.opened, source.key),
             slot=slot,
-            sessions=self._sessions,
-            linker=self._linker,
-            salts=self._salts,
+            forwarding=self._forwarding,
         )
         if restarted:
             self._publish(self.streams[source.key].close("restarted"))
@@ -282,7 +267,7 @@ class Reading:
             bundles = [received.messages for received in portions]
             received_at = [received.received_at for received in portions]
             scanned, slots = scanned_together(
-                streams, bundles, received_at, self._gathered, self._settings, self._linker, self._salts
+                streams, bundles, received_at, self._gathered, self._settings, self._forwarding
             )
             scanning = time.thread_time() - worked
             seconds_a_byte = scanning / max(sum(received.size for received in portions), 1)
@@ -316,8 +301,7 @@ class Reading:
             together.received_at,
             self._gathered,
             self._settings,
-            self._linker,
-            self._salts,
+            self._forwarding,
         )
         worked = time.thread_time()
         seconds_a_byte = (worked - began) / together.bundles.data.size

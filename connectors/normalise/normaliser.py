@@ -8,8 +8,7 @@ from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
-from connectors.normalise.links import Linker
-from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.reference_decoder import ReferenceDecoder
 from connectors.normalise.scanned import Scanned
 from schemas.events import Batch, Cleared, Stored, Undecodable
@@ -31,16 +30,12 @@ class Normaliser:
         self,
         *,
         max_frame_bytes: int,
-        sessions: Pseudonyms | None = None,
-        linker: Linker | None = None,
-        salts: Pseudonyms | None = None,
+        forwarding: Forwarding = NOTHING_FORWARDED,
         clears_all: bool = False,
         catalogue: Catalogue = CATALOGUE,
     ) -> None:
-        """`sessions` and `salts` name these, `linker` makes links of blocks; each is left out without.
-
-        With `clears_all` a clear that names no medium is of every one: its publisher is no engine.
-        """
+        """With `clears_all` a clear that names no medium is of every one: its publisher is no engine."""
+        sessions, linker, salts = forwarding
         self._clears_all = clears_all
         self._max_frame_bytes = max_frame_bytes
         self._sessions = sessions

@@ -10,9 +10,8 @@ from typing import Protocol
 import msgspec
 
 from connectors.normalise.columns import EVENTS, FINGERPRINT, NO_RANK, PAYLOAD_BYTES, RANK, SEQ, SKIPPED
-from connectors.normalise.links import Linker
+from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.normaliser import Normaliser
-from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.wire import MAX_BATCH_BYTES
 from connectors.order.backlog import Message
@@ -114,26 +113,24 @@ class SourceLog:
         resume: StoredPosition | None,
         now: float,
         opened: Callable[[float], None],
-        sessions: Pseudonyms | None = None,
+        forwarding: Forwarding = NOTHING_FORWARDED,
         publisher: Publisher | None = None,
-        linker: Linker | None = None,
-        salts: Pseudonyms | None = None,
     ) -> None:
         """`publisher` is known where batches come decoded; otherwise the normaliser finds out."""
         self.source = source
         self.counts = StreamCounts()
         self.normaliser = Normaliser(
             max_frame_bytes=settings.max_frame_bytes,
-            sessions=sessions,
-            linker=linker,
-            salts=salts,
+            forwarding=forwarding,
             clears_all=source.shared_sequence,
         )
         self._publisher = publisher or self.normaliser
         self.runs = RunBuilder(
             source,
             # Blocks compare by what they hold, whatever the engine's own hashes are.
-            source.hash_domain if linker is None else hash_domain(source.model, SCHEME, source.tenant),
+            source.hash_domain
+            if forwarding.linker is None
+            else hash_domain(source.model, SCHEME, source.tenant),
             record_bytes=settings.record_bytes,
             linger_seconds=settings.linger_seconds,
             opened=opened,

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 from connectors.frames.bundle import MAX_SEQUENCE, SEQUENCE_BYTES, Bundle, Frames
-from connectors.normalise.links import Linker
-from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.scanned import Scanned
 from connectors.order.asks import Ask, Outcome
 from connectors.order.backlog import Backlog, BacklogBudget, Message
@@ -41,23 +40,18 @@ class SourceStream:
         budget: BacklogBudget | None = None,
         opened: Callable[[float], None] = lambda due_at: None,
         slot: Slot | None = None,
-        sessions: Pseudonyms | None = None,
-        linker: Linker | None = None,
-        salts: Pseudonyms | None = None,
+        forwarding: Forwarding = NOTHING_FORWARDED,
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
         `resume` is where the log ends for this source; `budget` is shared with other streams;
         `opened` is told of each run that opens, and when `due` will close it. Batches that are put into
-        `slot` count as taken; `due` has to be called when they are old enough, too. `sessions`,
-        `linker` and `salts` are for `Normaliser`.
+        `slot` count as taken; `due` has to be called when they are old enough, too.
         """
         self.source = source
         self._clock = clock
         self._settings = settings
-        self._log = SourceLog(
-            source, settings, observe, resume, clock(), opened, sessions, linker=linker, salts=salts
-        )
+        self._log = SourceLog(source, settings, observe, resume, clock(), opened, forwarding)
         self._recovery = Recovery(
             self._log,
             Backlog(budget or BacklogBudget(settings.backlog_bytes)),
@@ -66,7 +60,7 @@ class SourceStream:
         )
         self._slot = slot
         # The scanner knows no names for sessions, nor a clear that means every medium.
-        self._may_scan = sessions is None and not source.shared_sequence
+        self._may_scan = forwarding.sessions is None and not source.shared_sequence
         self._next_number: int | None = None
         """That the next message gets, if messages have none; None as long as they have."""
         self._began_at = clock()

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from connectors.frames.bundle import Bundle, Bundles
 from connectors.normalise.columns import PUBLISHED_AT
-from connectors.normalise.links import Linker
-from connectors.normalise.pseudonyms import Pseudonyms
+from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.order.gathered import NOTHING, Gathered
@@ -35,12 +34,11 @@ def scanned_together(
     received_at: Sequence[float],
     gathered: Gathered,
     settings: Connector,
-    linker: Linker | None = None,
-    salts: Pseudonyms | None = None,
+    forwarding: Forwarding = NOTHING_FORWARDED,
 ) -> DealtTogether:
     """Scan bundle i for stream i, and gather it if it is simply the next of that stream.
 
-    `linker` and `salts` are those of the streams.
+    `forwarding` is that of the streams.
     """
     # numba takes a second to import, and not everybody scans
     from connectors.normalise.scan import content_of, names_of, scan_joined
@@ -60,8 +58,8 @@ def scanned_together(
         [bundle for _, _, bundle in chosen],
         times,
         max_frame_bytes=settings.max_frame_bytes,
-        content=content_of(linker),
-        salts=names_of(salts),
+        content=content_of(forwarding.linker),
+        salts=names_of(forwarding.salts),
     )
     ends: Ints = np.cumsum([len(bundle) for _, _, bundle in chosen], dtype=np.int64)
     may_come = [
@@ -98,12 +96,11 @@ def gathered_together(
     received_at: float,
     gathered: Gathered,
     settings: Connector,
-    linker: Linker | None = None,
-    salts: Pseudonyms | None = None,
+    forwarding: Forwarding = NOTHING_FORWARDED,
 ) -> GatheredTogether:
     """Scan bundle i, of source i, and gather those that are simply the next batches of their source.
 
-    None stands for a source that may not take them now; `linker` and `salts` are those of the sources.
+    None stands for a source that may not take them now; `forwarding` is that of the sources.
     """
     # numba takes a second to import, and not everybody scans
     from connectors.normalise.scan import content_of, names_of, parts_of, scan_side_by_side
@@ -114,8 +111,8 @@ def gathered_together(
         bundles.table,
         parts_of(bundles.ends, bundles.begins, received_at),
         max_frame_bytes=settings.max_frame_bytes,
-        content=content_of(linker),
-        salts=names_of(salts),
+        content=content_of(forwarding.linker),
+        salts=names_of(forwarding.salts),
     )
     numbers = [NOTHING if source is None else gathered.numbers.get(source, NOTHING) for source in sources]
     slots: Ints = np.array(numbers, np.int64)

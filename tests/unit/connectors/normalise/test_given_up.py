@@ -9,6 +9,7 @@ import pytest
 
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import DONE, GAVE_UP, STATUS
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scan import content_of, scan
@@ -90,9 +91,9 @@ def test_a_link_that_no_room_is_left_for() -> None:
         seen.append(int(found.columns[STATUS, 0]))
         if seen[-1] == DONE:
             batch = msgspec.msgpack.decode(found.encoded.tobytes(), type=Batch)
-            expected = Normaliser(max_frame_bytes=MAX_FRAME_BYTES, linker=linker).normalise(
-                payload, seq=0, received_at=1.0
-            )
+            expected = Normaliser(
+                max_frame_bytes=MAX_FRAME_BYTES, forwarding=Forwarding(linker=linker)
+            ).normalise(payload, seq=0, received_at=1.0)
             assert batch == expected
     assert seen == sorted(seen, reverse=DONE > GAVE_UP)
     assert {DONE, GAVE_UP} == {*seen}

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from connectors.frames.bundle import Bundle
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import FIRST_LOOKS, Normaliser
 from connectors.normalise.pseudonyms import KeyUnusable, Pseudonyms
@@ -128,7 +129,7 @@ ENVELOPES = [
 
 def batches(payload: bytes, **options: Any) -> list[Batch]:
     """Decode as a stream's first batches (event by event), as later ones, and scanned where possible."""
-    normaliser = Normaliser(max_frame_bytes=1 << 20, **options)
+    normaliser = Normaliser(max_frame_bytes=1 << 20, forwarding=Forwarding(**options))
     result = [normaliser.normalise(payload, seq=seq, received_at=2.0) for seq in range(FIRST_LOOKS + 2)]
     scanned = normaliser.scan(Bundle.of([(b"t", bytes(8), payload)]), 2.0).encoded.tobytes()
     return [*result, msgspec.msgpack.decode(scanned, type=Batch)] if scanned else result
@@ -242,7 +243,9 @@ def test_a_key_that_is_too_short_or_missing_is_no_key(tmp_path: Path) -> None:
 
 def test_a_stream_that_names_sessions_scans_nothing() -> None:
     source = Source("r", 0, "m", "t", "m/s/t", "tcp://x:1")
-    stream = SourceStream(source, Connector(), clock=lambda: 2.0, sessions=Pseudonyms(b"a" * 16))
+    stream = SourceStream(
+        source, Connector(), clock=lambda: 2.0, forwarding=Forwarding(Pseudonyms(b"a" * 16))
+    )
     payload = msgspec.msgpack.encode([1.5, [IN_MAP], 0])
     messages = [(b"t", seq.to_bytes(8, "big"), payload) for seq in range(50)]
     records = [*stream.feed_all(messages[:2], 2.0), *stream.feed_all(Bundle.of(messages[2:]), 2.0)]

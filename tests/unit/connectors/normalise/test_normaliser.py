@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.normaliser import FIRST_LOOKS, LOOK_EVERY, Normaliser
 from connectors.normalise.pseudonyms import Pseudonyms
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
@@ -19,17 +20,17 @@ def u64(*values: int) -> bytes:
     return b"".join((value % 2**64).to_bytes(8, "big") for value in values)
 
 
-def normalise(payload: Any, **options: Any) -> Batch:
+def normalise(payload: Any) -> Batch:
     """Decode event by event (a stream's first batch is) and, where it is possible, at once."""
     encoded = msgspec.msgpack.encode(payload)
-    batch = Normaliser(max_frame_bytes=1 << 20, **options).normalise(encoded, seq=7, received_at=5.0)
-    at_once = FastDecoder(forward_session_ids=False, **options).decode_batch(encoded, 7, 5.0, False)
+    batch = Normaliser(max_frame_bytes=1 << 20).normalise(encoded, seq=7, received_at=5.0)
+    at_once = FastDecoder(forward_session_ids=False).decode_batch(encoded, 7, 5.0, False)
     assert at_once in (None, batch)
     return batch
 
 
-def events_of(*events: Any, **options: Any) -> list[Event]:
-    return normalise([1.5, list(events), 0], **options).events
+def events_of(*events: Any) -> list[Event]:
+    return normalise([1.5, list(events), 0]).events
 
 
 STORED = [
@@ -191,7 +192,7 @@ def test_sessions_are_forwarded_only_on_demand() -> None:
     event = as_map(session_id="chat-1")
     assert events_of(event) == [Stored(u64(1, 2), 16, 32)]
     names = Pseudonyms(b"k" * 16)
-    forwarding = Normaliser(max_frame_bytes=1 << 20, sessions=names)
+    forwarding = Normaliser(max_frame_bytes=1 << 20, forwarding=Forwarding(names))
     for mixed in ([event], [event, ["AllBlocksCleared"]]):
         payload = msgspec.msgpack.encode([1.5, mixed])
         for _ in range(FIRST_LOOKS + 2):

@@ -14,6 +14,7 @@ from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import DONE, STATUS
 from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import FIRST_LOOKS, Normaliser
 from connectors.normalise.pseudonyms import Pseudonyms
@@ -98,14 +99,14 @@ def in_map(**fields: Any) -> dict[str, Any]:
     ("payload", "adapter"), [(OF_SGLANG, "sql"), (OF_VLLM, "sql")], ids=["SGLang", "vLLM"]
 )
 def test_sessions_and_salts_as_engines_send_them(payload: bytes, adapter: str) -> None:
-    options = {"sessions": NAMES, "salts": NAMES}
-    normaliser = Normaliser(max_frame_bytes=1 << 20, **options)
+    forwarding = Forwarding(sessions=NAMES, salts=NAMES)
+    normaliser = Normaliser(max_frame_bytes=1 << 20, forwarding=forwarding)
     for seq in range(FIRST_LOOKS + 2):
         (event,) = normaliser.normalise(payload, seq=seq, received_at=2.0).events
         assert isinstance(event, Stored)
         assert (event.session, event.salt, event.lora) == (named("chat-1"), named("SALT"), adapter)
     source = Source("r", 0, "m", "t", "m/s/t", "tcp://x:1")
-    stream = SourceStream(source, Connector(), clock=lambda: 2.0, sessions=NAMES, salts=NAMES)
+    stream = SourceStream(source, Connector(), clock=lambda: 2.0, forwarding=forwarding)
     messages = [(b"t", seq.to_bytes(8, "big"), payload) for seq in range(4)]
     records = [*stream.feed_all(messages[:2], 2.0), *stream.feed_all(Bundle.of(messages[2:]), 2.0)]
     events = [

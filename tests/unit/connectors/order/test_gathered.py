@@ -12,6 +12,7 @@ import pytest
 
 from connectors.frames.bundle import Bundle, Bundles, Frames
 from connectors.normalise import normaliser
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.order import gathered as gathered_module
 from connectors.order.gathered import FIRST_SLOTS, SLOT_BATCHES, SLOT_BYTES, Gathered, Slot
@@ -370,16 +371,17 @@ def test_the_loop_is_compiled_once() -> None:
 @pytest.mark.parametrize("in_turn", [False, True])
 def test_salts_of_gathered_batches_are_named(in_turn: bool) -> None:
     names, gathered, key = Pseudonyms(b"a key of a fleet"), Gathered(), ("r", 0)
-    stream = SourceStream(source("r"), SETTINGS, lambda: NOW, slot=gathered.add(key), salts=names)
+    forwarding = Forwarding(salts=names)
+    stream = SourceStream(source("r"), SETTINGS, lambda: NOW, slot=gathered.add(key), forwarding=forwarding)
     store = {"type": "BlockStored", "block_hashes": [-7], "block_size": 16, "cache_salt": "pepper"}
     frames = [(b"t", seq.to_bytes(8, "big"), encode([NOW, [store], 0])) for seq in range(60)]
     records = [*stream.feed_all(Bundle.of(frames[:57]), NOW), *stream.flush()]
     bundle = Bundle.of(frames[57:])
     if in_turn:
-        dealt = scanned_together([stream], [bundle], [NOW], gathered, SETTINGS, salts=names)
+        dealt = scanned_together([stream], [bundle], [NOW], gathered, SETTINGS, forwarding)
         assert dealt.slots.keys() == {0}
     else:
-        together = gathered_together([key], side_by_side([bundle]), NOW, gathered, SETTINGS, salts=names)
+        together = gathered_together([key], side_by_side([bundle]), NOW, gathered, SETTINGS, forwarding)
         assert together.others == []
     records = decoded([*records, *stream.flush()])
     events = [event for record in records for batch in record.batches for event in batch.events]

@@ -14,6 +14,7 @@ import pytest
 
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import DONE, STATUS
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scan import scan
@@ -90,7 +91,7 @@ class Replica:
         if not events:
             return None
         payload = encoded_batch(self.era, at, events, 0, self.form)
-        normaliser = Normaliser(max_frame_bytes=1 << 20, linker=self.linker)
+        normaliser = Normaliser(max_frame_bytes=1 << 20, forwarding=Forwarding(linker=self.linker))
         batch = normaliser.normalise(payload, seq=self.seq, received_at=at)
         if self.linker is not None:
             bundle = Bundle.of([(b"", self.seq.to_bytes(8, "big"), payload)])

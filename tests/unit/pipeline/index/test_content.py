@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
 from pipeline.index.following.partition import IndexedPartition
@@ -77,7 +78,9 @@ def test_every_answer_is_that_of_the_recount(linked: bool) -> None:
         f"r{number}": Engine(EngineSettings(200, cpu_blocks=200, hash_seed=seed))
         for number, (_, _, seed) in enumerate(ENGINES)
     }
-    normalisers = {name: Normaliser(max_frame_bytes=1 << 20, linker=linker) for name in engines}
+    normalisers = {
+        name: Normaliser(max_frame_bytes=1 << 20, forwarding=Forwarding(linker=linker)) for name in engines
+    }
     recounts = {name: SourceRecount(name, 0, WORKER) for name in engines}
     sources = Sources()
     partition = IndexedPartition(0, WORKER, sources)
