@@ -45,7 +45,8 @@ from schemas.reasons import LimitReason, Remark, WithoutContent
 from schemas.settings import Worker
 
 Codes = npt.NDArray[np.uint16]
-Tell = Callable[[Cleared | Undecodable | LeftOut, float], None]
+Told = Cleared | Undecodable | LeftOut
+Tell = Callable[[Told, float], None]
 """Called with what an event says besides, and the event time."""
 NewPool = Callable[[PoolHead, Shared], Pool]
 """Makes what counts the blocks of one medium and group."""
@@ -130,15 +131,13 @@ class Pools:
     def apply(self, events: list[Event], at: float, tell: Tell) -> None:
         """Apply the events of a batch at event time `at`; `tell` at once what says more than that."""
 
-        def told(what: Cleared | Undecodable | LeftOut) -> None:
+        def told(what: Told) -> None:
             tell(what, at)
             self._settled = False  # it may have looked at what was collected so far
 
         no_stores = self._too_many(events)
         self._settled = False
-        elsewhere = [event for event in events if type(event) is Stored and event.medium != "gpu"]
-        begun_with = self._contents_on_gpu(elsewhere) if elsewhere and self._content_known else {}
-        pools = self._by_key
+        begun_with = self._contents_on_gpu(events) if self._content_known else {}
         pool: Pool | GranularPool | None = None
         key: tuple[str, int] | None = None
         collected = 0
@@ -154,7 +153,7 @@ class Pools:
                 # Most events are of the pool that the one before was of.
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
                     key = event.medium, event.group_idx
-                    pool = pools.get(key) or self._begin(event)
+                    pool = self._by_key.get(key) or self._begin(event)
                 if begun_with and event.medium != "gpu":
                     event = self._with_contents(event, begun_with)
                 elif event.medium != "gpu" and event.links:
@@ -178,7 +177,7 @@ class Pools:
                     continue
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
                     key = event.medium, event.group_idx
-                    pool = pools.get(key) or self._begin(event)
+                    pool = self._by_key.get(key) or self._begin(event)
                 if pool is None:
                     told(LeftOut("too_many_sizes", 1))
                 else:
@@ -186,25 +185,34 @@ class Pools:
                     if self.objects:
                         self.objects.remove(event.medium, event.group_idx, event.hashes)
                 collected += len(event.hashes)
-            elif type(event) is Cleared:
-                if event.medium and not event.medium.endswith(OWNED) and not self._has(event.medium):
-                    told(LeftOut("too_many_sizes", 1))
-                    continue
-                scope = self.cleared_medium(event)
-                self.clear(at, partial(is_cleared, scope=scope), event.group_idx)
+            else:
+                self._apply_rare(event, at, told)
+        self._batch_ended(collected, at, told)
+
+    def _apply_rare(self, event: Event, at: float, told: Callable[[Told], None]) -> None:
+        """Apply what is no store and no removal."""
+        if type(event) is Cleared:
+            if event.medium and not event.medium.endswith(OWNED) and not self._has(event.medium):
+                told(LeftOut("too_many_sizes", 1))
+                return
+            scope = self.cleared_medium(event)
+            self.clear(at, partial(is_cleared, scope=scope), event.group_idx)
+            told(event)
+        elif type(event) is Undecodable:
+            if event.medium is None or self._has(event.medium):
                 told(event)
-            elif type(event) is Undecodable:
-                if event.medium is None or self._has(event.medium):
-                    told(event)
-                else:
-                    told(LeftOut("too_many_sizes", event.count))
-            elif type(event) is Accessed:
-                if len(event.hashes) % HASH_BYTES:
-                    told(Undecodable("bad_hash_length"))
-                else:
-                    self.objects.access(event, at)
-            elif type(event) is Capacity:
-                self.objects.declared(event)
+            else:
+                told(LeftOut("too_many_sizes", event.count))
+        elif type(event) is Accessed:
+            if len(event.hashes) % HASH_BYTES:
+                told(Undecodable("bad_hash_length"))
+            else:
+                self.objects.access(event, at)
+        elif type(event) is Capacity:
+            self.objects.declared(event)
+
+    def _batch_ended(self, collected: int, at: float, told: Callable[[Told], None]) -> None:
+        """Let the batch count, which had `collected` bytes of hashes."""
         for granular in self._granular:
             granular.batch_ended(at)
         self._unsettled += collected
@@ -218,12 +226,12 @@ class Pools:
         """Whether blocks may have content hashes."""
         return self._links_came or self.keep_contents
 
-    def _contents_on_gpu(self, stores: list[Stored]) -> dict[tuple[int, bytes], Hashes]:
+    def _contents_on_gpu(self, events: list[Event]) -> dict[tuple[int, bytes], Hashes]:
         """Return the content hashes that the GPU has of what comes to other media, by group and hashes."""
         return {
-            (store.group_idx, store.hashes): self._content_of(store)
-            for store in stores
-            if len(store.hashes) % HASH_BYTES == 0
+            (event.group_idx, event.hashes): self._content_of(event)
+            for event in events
+            if type(event) is Stored and event.medium != "gpu" and len(event.hashes) % HASH_BYTES == 0
         }
 
     def _content_of(self, event: Stored) -> Hashes:
