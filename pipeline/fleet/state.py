@@ -274,8 +274,7 @@ class FleetState(State[ResidencyRecord, Cut]):
             trusts = self._trusts()
             self._rows += self._open.redundancy(window - 1, trusts)
             self._rows += hot_prefixes(
-                index.blocks,
-                index.refills,
+                index,
                 self.names.lineages,
                 trusts,
                 window=before,

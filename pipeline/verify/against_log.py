@@ -38,7 +38,7 @@ from pipeline.verify.fleet.beginning.undoing import (
     BeginningUnknown,
     Undoing,
 )
-from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.fleet.check import ShardCheck, Written
 from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.money.check import check_money
 from pipeline.verify.progress import Progress
@@ -291,11 +291,8 @@ class Comparison:
                 self.settings.fleet,
                 found,
                 self.findings,
-                committed=committed,
-                oldest=oldest,
-                stood=committed == extent.committed,
+                Written(committed, oldest, stood=committed == extent.committed, begin=extent.begin),
                 forget_seconds=self.settings.worker.forget_seconds,
-                begin=extent.begin,
                 beginning=beginning,
             )
         async for offset, record in residency.records(shard, extent.begin, end):

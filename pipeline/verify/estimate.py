@@ -10,7 +10,7 @@ from connectors.process.leaving import aside
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.undoing import Undoing
-from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.fleet.check import ShardCheck, Written
 from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.progress import Cost, Progress
 from pipeline.verify.replica.check import SourceCheck
@@ -133,7 +133,7 @@ class _ThrownAway:
         check = self._shards.get(partition)
         if check is None:
             check = self._shards[partition] = ShardCheck(
-                partition, self._settings.fleet, (), Findings(), committed=_EVERYTHING, oldest=self._now
+                partition, self._settings.fleet, (), Findings(), Written(_EVERYTHING, self._now)
             )
         self._topic.expect(record.partition, _EVERYTHING, {})
         self._topic.apply(record)

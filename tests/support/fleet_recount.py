@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.fleet.state import FleetState
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
-from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.fleet.check import ShardCheck, Written
 from pipeline.verify.keys import key_of
 from schemas.residency import ResidencyRecord
 from schemas.rows import RedundancyRow
@@ -74,7 +74,7 @@ def compared(
     """`committed`: records that the rows rest on, if not all."""
     findings = Findings()
     ahead = 2 * (len(records) if committed is None else committed)
-    check = ShardCheck(0, fleet, rows, findings, committed=ahead, oldest=LONG_AGO, forget_seconds=forget)
+    check = ShardCheck(0, fleet, rows, findings, Written(ahead, LONG_AGO), forget_seconds=forget)
     for number, record in enumerate(records):
         check.apply(2 * number, record)
         if number in refused:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, Refills, slot_of_prefix
-from pipeline.fleet.kernel.tables import I64, Blocks
+from pipeline.fleet.index import Index
+from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, slot_of_prefix
+from pipeline.fleet.kernel.tables import I64
 from pipeline.fleet.prefixes.shared import shared_prefixes
 from pipeline.fleet.registry import Lineages
 from pipeline.reading import windows
@@ -17,8 +18,7 @@ from schemas.trust import TRUST_ORDER
 
 
 def hot_prefixes(
-    blocks: Blocks,
-    refills: Refills,
+    index: Index,
     lineages: Lineages,
     trusts: Mapping[int, int],
     *,
@@ -35,6 +35,7 @@ def hot_prefixes(
     """
     if not listed:
         return []
+    blocks, refills = index.blocks, index.refills
     refilled = refills.rows[refills.rows["root"] != 0]
     most_refilled = refilled[_largest(refilled, refilled["tokens"], listed, lineages)]
     shared, _ = shared_prefixes(blocks, most_refilled)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +33,19 @@ PREFIXES_EXACT = 2048
 """In a window with more prefixes of which something was duplicated or refilled, some may not be listed."""
 
 
+class Written(NamedTuple):
+    """What of a shard is in log and tables."""
+
+    committed: int
+    """The fleet agent has written what follows from records before this offset."""
+    oldest: datetime
+    """Rows before may be gone."""
+    stood: bool = True
+    """The agent wrote how things stood at that very offset."""
+    begin: int = 0
+    """Records before this offset are gone."""
+
+
 class ShardCheck:
     """One shard's recount beside what the tables say of it."""
 
@@ -41,17 +55,12 @@ class ShardCheck:
         settings: Fleet,
         found: Iterable[FleetRow],
         findings: Findings,
+        written: Written,
         *,
-        committed: int,
-        oldest: datetime,
-        stood: bool = True,
         forget_seconds: float = Worker().forget_seconds,
-        begin: int = 0,
         beginning: Beginning | None = None,
     ) -> None:
-        """`found`: its rows. `committed`: the fleet agent has written what follows from records before this
-        offset. `oldest`: rows before may be gone. `stood`: it wrote how things stood at that very offset.
-        `begin`: records before this offset are gone; `beginning` tells what was known then."""
+        """`found`: its rows. `beginning` tells what was known where the log begins."""
         beginning = beginning or Beginning()
         self.recount = FleetRecount(settings, beginning, forget_seconds=forget_seconds)
         self._beginning = beginning
@@ -61,8 +70,7 @@ class ShardCheck:
             findings.begins(kind.TABLE, times.start_of(window))
         self._shard = shard
         self._findings = findings
-        self._committed = committed
-        self._oldest = oldest
+        self._written = written
         self._version_found: dict[RowKey, int] = {}
         self._of_version: dict[int, list[FleetRow]] = {}
         """Rows that are found, until the recount has passed their version."""
@@ -70,7 +78,7 @@ class ShardCheck:
         """Those that are found, one of a source."""
         for row in found:
             self._version_found[key_of(row)] = row.version
-            if row.version < begin or not self._told(row):
+            if row.version < written.begin or not self._told(row):
                 findings.left_out[BEFORE_THE_BEGINNING] += 1
                 continue
             self._of_version.setdefault(row.version, []).append(row)
@@ -79,7 +87,6 @@ class ShardCheck:
         self._required: dict[RowKey, FleetRow] = {}
         """Rows that have to be there and were not found, or only an older one."""
         self._stood_at_commit = False
-        self._stood = stood
         self._listed = settings.hot_prefixes
         self._hot: dict[RowKey, HotPrefixRow] = {}
         """Prefixes of the windows that the last record closed, listed or not."""
@@ -87,7 +94,7 @@ class ShardCheck:
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Go on with the next record of the shard."""
-        if offset >= self._committed:
+        if offset >= self._written.committed:
             self._stand_at_commit()
         if not self._chains_learned and offset >= self._beginning.saved_offset:
             self._chains_learned = True
@@ -185,7 +192,7 @@ class ShardCheck:
             if found is None:
                 self._findings.compared[row.TABLE] += 1
                 self._differ("missing", row, msgspec.structs.asdict(row), {})
-            elif found.version < self._committed and unequal(row, found) not in ([], ["version"]):
+            elif found.version < self._written.committed and unequal(row, found) not in ([], ["version"]):
                 self._differ("older", row, {"version": row.version}, {"version": found.version})
 
     def _window_over(self, window: int, next_window: int) -> None:
@@ -212,7 +219,7 @@ class ShardCheck:
         if self._stood_at_commit:
             return
         self._stood_at_commit = True
-        if not self._stood or self.recount.window is None:
+        if not self._written.stood or self.recount.window is None:
             return
         if self._beginning.whole:
             self._hash_groups_stand()
@@ -254,7 +261,7 @@ class ShardCheck:
             self._compare(row, found)
 
     def _absent(self, row: FleetRow, version_found: int | None) -> None:
-        if not isinstance(row, HashGroupRow) and row.window < self._oldest:
+        if not isinstance(row, HashGroupRow) and row.window < self._written.oldest:
             self._findings.left_out[EXPIRED] += 1
         elif version_found is None:
             self._findings.compared[row.TABLE] += 1

@@ -17,7 +17,7 @@ from pipeline.verify import times
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, Saved, hash_of, saved_in
 from pipeline.verify.fleet.beginning.undoing import CONTRADICTED, Beginning, BeginningUnknown, Undoing
-from pipeline.verify.fleet.check import ShardCheck
+from pipeline.verify.fleet.check import ShardCheck, Written
 from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import key_of
 from schemas.events import Batch, EventsRecord
@@ -86,9 +86,7 @@ def compared(
         fleet,
         rows,
         findings,
-        committed=2 * len(records),
-        oldest=LONG_AGO,
-        begin=2 * begin,
+        Written(2 * len(records), LONG_AGO, begin=2 * begin),
         beginning=beginning,
     )
     for number, record in enumerate(records[begin:], begin):
