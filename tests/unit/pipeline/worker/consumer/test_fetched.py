@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.applying.offered import Offered, offered
 from pipeline.worker.consumer.fetched import CHUNK_RECORDS, Chunk, Record, in_turns
 
 CHUNK_BYTES = 1 << 10
@@ -56,29 +54,6 @@ def test_partitions_take_turns() -> None:
     long, short = [record(offset, 1) for offset in range(3 * CHUNK_RECORDS)], [record(0, 1)]
     turns = [place.partition for place, _ in in_turns({TP("events", 0): long, TP("events", 1): short}, LARGE)]
     assert turns == [0, 1, 0, 0]
-
-
-def test_partitions_get_what_the_log_has() -> None:
-    headers = (("content-type", b"x"),)
-    assert offered([record(7, 1), record(8, None)]) == [
-        Offered(7, b"\0", headers, None, 1.5),
-        Offered(8, None, headers, None, 1.5),
-    ]
-
-
-def test_partitions_get_the_same_of_a_record_that_was_not_copied() -> None:
-    """What aiokafka's reader of batches makes has all that is asked for."""
-    headers = [("content-type", b"x")]
-    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 16)
-    for at, (key, value) in enumerate([(b"r1", b"12"), (None, None), (b"", b"")]):
-        builder.append(at, 1500 + at, key, value, headers)
-    records = [*DefaultRecordBatch(bytes(builder.build()))]
-    [(_, chunk)] = in_turns({TP("events", 0): records}, LARGE)
-    assert offered(chunk) == [
-        Offered(0, b"12", headers, b"r1", 1.5),
-        Offered(1, None, headers, None, 1.501),
-        Offered(2, b"", headers, b"", 1.502),
-    ]
 
 
 def test_a_chunk_is_a_message_at_its_first_offset() -> None:
