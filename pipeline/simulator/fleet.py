@@ -14,7 +14,7 @@ import zmq
 
 from pipeline.simulator.addresses import AddressPlan, hash_scheme, opened_publisher, replica_address
 from pipeline.simulator.config_file import ReplicaAddress
-from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, EngineSettings
+from pipeline.simulator.engine.settings import HYBRID_GROUPS, EngineSettings
 from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, Prompts, exposition
 from pipeline.simulator.source import Source
 from pipeline.simulator.traffic.dispatch import Dispatch

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pipeline.simulator.engine.scheduler import Engine, EngineSettings
+from pipeline.simulator.engine.scheduler import Engine
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.engine.truth import CHECKPOINT_COLUMNS, checkpoint, engine_truth
 from pipeline.simulator.publisher import Publisher
 from pipeline.simulator.traffic.requests import Request

@@ -14,7 +14,7 @@ from pipeline.cli.numbers import Amount, Whole
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.config_file import replicas_toml
 from pipeline.simulator.engine.block_pool import PoolExhaustedError
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
 from pipeline.simulator.traffic.routing import ROUTINGS

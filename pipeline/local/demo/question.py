@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import msgspec
 
 from pipeline.local.demo.fleet import MODEL, TIERED_TRAFFIC
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import system_prompts
 from pipeline.simulator.wire.hashing import chain_digests, rendered, seed_digest
 

@@ -14,44 +14,12 @@ from pipeline.simulator.engine.block_pool import BlockPool
 from pipeline.simulator.engine.events import Cleared, Event, Removed, Stored
 from pipeline.simulator.engine.fine_blocks import FineBlocks
 from pipeline.simulator.engine.offload import CpuTier
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.requests import Request
 from pipeline.simulator.wire.hashing import chain_digests, seed_digest
 
 GroupKey = tuple[int, bytes]
 """(KV cache group, digest): vLLM caches per group."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """Sizes of one engine rank. A block size counts tokens."""
-
-    num_blocks: int = 1200
-    block_size: int = 16
-    cpu_blocks: int = 0
-    step_tokens: int = 2048
-    max_running: int = 64
-    decode_tokens: int = 1
-    """Tokens a running request generates in a step; above 1 a simulated second costs fewer steps."""
-    groups: tuple[str, ...] = ("full_attention",)
-    fine_block_size: int | None = None
-    """Attention groups also announce blocks of this size (hybrid engines); needs cpu_blocks = 0."""
-    hash_seed: str = "0"
-    receives: bool = False
-    """Prompts were computed elsewhere: what the cache lacks of one is pulled; excludes further tiers."""
-    pull_steps: int = 2
-    """From the step that gives a pulled prompt its blocks to that in which it is there."""
-
-    def __post_init__(self) -> None:
-        if self.fine_block_size is not None and (self.block_size % self.fine_block_size or self.cpu_blocks):
-            raise ValueError(
-                f"fine_block_size {self.fine_block_size} must divide block_size {self.block_size}, "
-                f"and excludes a CPU tier (cpu_blocks {self.cpu_blocks})"
-            )
-        if self.receives and (self.fine_block_size is not None or self.cpu_blocks):
-            raise ValueError("an engine that pulls its prompts has one block size and no CPU tier")
-
-
-HYBRID_GROUPS = ("full_attention", "mamba")
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.simulator.engine.scheduler import Engine, EngineSettings
+from pipeline.simulator.engine.scheduler import Engine
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS

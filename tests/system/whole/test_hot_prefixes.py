@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from pipeline.simulator.addresses import AddressPlan
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.hashing import chain_digests, seed_digest

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pipeline.simulator.addresses import AddressPlan
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings
 from schemas.settings import Replica

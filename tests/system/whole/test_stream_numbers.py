@@ -18,7 +18,7 @@ import pytest
 import zmq
 from prometheus_client.parser import text_string_to_metric_families
 
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, exposition
 from pipeline.simulator.publisher import Publisher, PublisherSettings
 from pipeline.simulator.source import Source

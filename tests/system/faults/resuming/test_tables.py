@@ -13,7 +13,7 @@ import pytest
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.simulator.addresses import AddressPlan
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings
 from schemas.events import EventsRecord

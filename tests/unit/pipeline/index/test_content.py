@@ -19,7 +19,8 @@ from pipeline.index.index import Index
 from pipeline.index.questions.question import Question
 from pipeline.reading.records import plain_runs
 from pipeline.residency.partition import PartitionState
-from pipeline.simulator.engine.scheduler import Engine, EngineSettings
+from pipeline.simulator.engine.scheduler import Engine
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS

@@ -25,7 +25,7 @@ import urllib.request
 
 from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.config_file import replicas_toml
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.engine.truth import CHECKPOINT_COLUMNS
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings

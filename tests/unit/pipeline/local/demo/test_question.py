@@ -14,7 +14,7 @@ import pytest
 from pipeline.local.demo import question
 from pipeline.local.demo.fleet import GROUPS, TIERED_TRAFFIC
 from pipeline.local.demo.question import answer_line, prompt_hashes
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import arrivals
 from pipeline.simulator.wire.hashing import chain_digests, seed_digest
 

@@ -12,7 +12,8 @@ import pytest
 from connectors.normalise.normaliser import Normaliser
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.partition import PartitionState
-from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, Engine, EngineSettings
+from pipeline.simulator.engine.scheduler import Engine
+from pipeline.simulator.engine.settings import HYBRID_GROUPS, EngineSettings
 from pipeline.simulator.engine.truth import engine_truth
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.encoding import encoded_batch

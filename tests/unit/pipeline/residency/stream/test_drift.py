@@ -10,7 +10,8 @@ from connectors.normalise.normaliser import Normaliser
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.stream import drift
-from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, Engine, EngineSettings
+from pipeline.simulator.engine.scheduler import Engine
+from pipeline.simulator.engine.settings import HYBRID_GROUPS, EngineSettings
 from pipeline.simulator.traffic.requests import Request
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS

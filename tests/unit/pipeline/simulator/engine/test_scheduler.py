@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from pipeline.simulator.engine.events import Cleared, Event, Removed, Stored
-from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, Engine, EngineSettings, RequestTooLargeError
+from pipeline.simulator.engine.scheduler import Engine, RequestTooLargeError
+from pipeline.simulator.engine.settings import HYBRID_GROUPS, EngineSettings
 from pipeline.simulator.traffic.requests import Lora, Request
 
 BLOCK = 4

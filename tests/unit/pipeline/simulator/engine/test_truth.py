@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.simulator.engine.scheduler import HYBRID_GROUPS, Engine, EngineSettings
+from pipeline.simulator.engine.scheduler import Engine
+from pipeline.simulator.engine.settings import HYBRID_GROUPS, EngineSettings
 from pipeline.simulator.engine.truth import checkpoint, engine_truth
 from pipeline.simulator.traffic.requests import Request
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals

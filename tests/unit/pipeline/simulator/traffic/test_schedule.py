@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 from pipeline.simulator.addresses import AddressPlan
-from pipeline.simulator.engine.scheduler import EngineSettings
+from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.schedule import Lost, Rerouting, Restart, ScheduleError, scheduled
 from pipeline.simulator.traffic.workload import WorkloadSettings
