@@ -496,9 +496,10 @@ async def test_a_connector_goes_on_with_the_later_incarnation_of_one_that_was_ki
     async with running(kafka) as stays:
         await stays.positions.resume([source("a"), source("b")])
         await stays.publish(run("a", 8, 0, 2), run("b", 8, 0, 1))
-        monkeypatch.setattr(positions_module, "WRITE_SECONDS", 600.0)
         async with running(kafka) as killed:
             await killed.positions.resume([source("a")])
+            assert killed.positions.task is not None
+            killed.positions.task.cancel()
             await killed.publish(run("a", 9, 0, 3))
         monkeypatch.setattr(positions_module, "WRITE_SECONDS", 0.01)
         await stays.publish(run("a", 8, 3, 30), run("b", 8, 2, 5))
