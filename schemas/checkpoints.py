@@ -81,7 +81,7 @@ def head_piece_slot(piece: int) -> str:
 
 
 class StateTopics(msgspec.Struct, gc=False):
-    """The topics that the state of a partition is of: read up to its offset, or told what follows from it.
+    """Topics that the state of a partition is of: read up to its offset, or known by what follows from them.
 
     Offsets say nothing in another topic, also one of the same name that is made after the first was deleted.
     """
@@ -528,4 +528,4 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     limited: bool = False
     """Whether something of this session was left out because of a limit."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
-    """What is odd about the stream of this session."""
+    """What is unusual about the stream of this session."""

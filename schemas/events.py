@@ -299,7 +299,7 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     duplicates: Count = 0
     """Batches of this source that the connector dropped as already published, since the previous record."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
-    """What is odd about the stream, as far as seen: `schemas.reasons.Remark`s, some with a colon and what
+    """What is unusual about the stream, as far as seen: `schemas.reasons.Remark`s, some with a colon and what
     it is about."""
     last_fingerprint: int = 0
     """Fingerprint of the engine's payload of `last_seq`. With it a later connector checks whether this engine

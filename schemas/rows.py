@@ -268,7 +268,7 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     last_seq: int
     """Last sequence number applied or given up; -1 before the first batch."""
     remarks: list[str]
-    """What is odd about the stream of this session, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
+    """What is unusual about the stream of this session, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
     trust: Trust
     trust_since: datetime
     version: int

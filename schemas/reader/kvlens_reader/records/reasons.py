@@ -47,7 +47,7 @@ Remark = Literal[
     "contradiction",  # a block left that cannot have been there, as every batch before is known
     "made_up_id",  # a server without an id of its own: after a restart it is another replica
 ]
-"""What is odd about a stream, whether or not it costs trust."""
+"""What is unusual about a stream, whether or not it costs trust."""
 
 ClosedReason = Literal[
     "restarted",  # the engine began a new session
