@@ -148,7 +148,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state_directory: str = ""
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
-    """Media that an AllBlocksCleared empties that names none; SGLang's empties all, whatever stands here."""
+    """Media that an AllBlocksCleared without a medium empties; SGLang's empties all, whatever this says."""
     reannounced: Literal["auto", "off"] = "auto"
     """`auto`: stores of beginnings that are resident (`kv_cache_report_mode=full`) do not count again, until
     removals prove that they were copies. `off`, where prompts are computed again (`prompt_logprobs`) and
@@ -196,7 +196,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Prefixes listed per window and hash domain, by duplicated and by refilled tokens each; 0: none."""
     order_seconds: Annotated[float, Meta(ge=0, le=60)] = 2.0
-    """So long after event time a change counts: by how much clocks, and the ways into the log, may differ."""
+    """A change counts this long after its event time: by how much clocks and delays may differ."""
     max_waiting: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
     """Most changes of a shard that wait for other partitions; the earliest count then. 170 bytes each."""
     compare_after: Annotated[int, Meta(ge=0, le=1 << 30)] = 256
@@ -381,7 +381,7 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: Port = 8080
     """Port that the page listens on; if it is taken, `up` and `demo` use another one."""
     token: str = ""
-    """Who wants to see the page has to know it: at least 16 characters, better in a file. Empty: no login."""
+    """Viewers of the page log in with it: at least 16 characters, better in a file. Empty: no login."""
     panel_seconds: Seconds = 20.0
     """Longest time that the store may take for a panel, whatever `clickhouse.timeout_seconds` says; it stops
     the statement then."""
@@ -395,7 +395,7 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 8095
     """Port that it listens on; 0: one that is free."""
     token: str = ""
-    """Who asks has to send it as a bearer token: at least 16 characters, better in a file. Empty: none."""
+    """Callers send it as a bearer token: at least 16 characters, better in a file. Empty: none."""
     share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
     """Share of the partitions of the events that it follows: `i/n`, with i from 0 to n - 1, of n indexes. A
     replica is in one partition, so each index knows other replicas."""
