@@ -16,7 +16,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import topic_name
 from pipeline.errors import CheckpointFailed
-from pipeline.kafka import topics
+from pipeline.kafka import checkpoints, topics
 from pipeline.kafka.checkpoints import Loaded, load
 from pipeline.kafka.committed import Committed, committed_before
 from pipeline.local.broker.embedded import EmbeddedBroker
@@ -226,7 +226,7 @@ async def test_partitions_with_checkpoints_are_loaded_without_waiting_for_one_an
         asked.append(options["fetch_max_wait_ms"])
         return AIOKafkaConsumer(**options)
 
-    monkeypatch.setattr(log_module, "AIOKafkaConsumer", consumer)
+    monkeypatch.setattr(checkpoints, "AIOKafkaConsumer", consumer)
     numbers = range(8)
     for number in numbers:
         log = CheckpointLog(partition.kafka, group="g", topic=partition.source, partition=number)
