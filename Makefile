@@ -124,11 +124,11 @@ others:
 	$(VENV)/python -m pipeline.generated --check
 
 lock: venv ## resolve pyproject.toml again; ARGS="--upgrade" or ARGS="--upgrade-package NAME" for newer versions
-	$(COMPILE_LOCK) pyproject.toml $(ARGS) --output-file deploy/locks/runtime.txt
+	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra otlp --output-file deploy/locks/runtime.txt
 	$(COMPILE_LOCK) --group build $(ARGS) --output-file deploy/locks/build.txt
 	$(COMPILE_LOCK) --group docs $(ARGS) --output-file deploy/locks/docs.txt
-	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --group build --output-file deploy/locks/local.txt
-	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --group dev --output-file deploy/locks/dev.txt
+	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --extra otlp --group build --output-file deploy/locks/local.txt
+	$(COMPILE_LOCK) pyproject.toml $(ARGS) --extra local --extra otlp --group dev --output-file deploy/locks/dev.txt
 
 clean: ## remove what was made, .venv included; data in .kvlens stay
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -40,6 +40,30 @@ class Gauge(Metric, frozen=True):
     kind: ClassVar[str] = "gauge"
 
 
+class Figure(Gauge, frozen=True, kw_only=True):
+    """A gauge of the fleet, which goes to OpenTelemetry's receivers as well."""
+
+    unit: str
+    """By UCUM, as OTLP has it: what is counted stands in braces, and "" is of a figure that is 0 or 1."""
+
+    @property
+    def otlp_name(self) -> str:
+        """Its name there; the unit is no part of it."""
+        name = self.name.removeprefix("kvlens_fleet_")
+        for suffix in ("_per_second", "_per_hour", "_seconds"):
+            name = name.removesuffix(suffix)
+        return f"kvlens.fleet.{name}"
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """What its labels are called there: by the conventions for GenAI where they name one."""
+        return tuple(ATTRIBUTES.get(label, f"kvlens.{label}") for label in self.labels)
+
+
+ATTRIBUTES = {"model": "gen_ai.request.model"}
+"""Labels that OpenTelemetry's conventions have a name for; no metric of a KV cache has one yet."""
+
+
 class Histogram(Metric, frozen=True, kw_only=True):
     """How often values fell into buckets."""
 
@@ -394,91 +418,119 @@ class Index:
 class Fleet:
     """The fleet's figures, as `kvlens serve` tells them: of the range that ended at `range_end`."""
 
-    range_end = Gauge(
+    range_end = Figure(
         "kvlens_fleet_range_end_timestamp_seconds",
         "End of the range that all figures are of: a whole minute, by the engines' clocks.",
+        unit="s",
     )
-    range_length = Gauge("kvlens_fleet_range_seconds", "Length of the range.")
-    newest = Gauge(
+    range_length = Figure("kvlens_fleet_range_seconds", "Length of the range.", unit="s")
+    newest = Figure(
         "kvlens_fleet_newest_window_timestamp_seconds",
         "Start of the newest window in the tables. Left out once it is an hour old.",
         ("model",),
+        unit="s",
     )
-    answered = Gauge(
+    answered = Figure(
         "kvlens_fleet_family_answered",
         "1 if ClickHouse answered for these figures; 0: they are missing on this page, and not zero.",
         ("family",),
+        unit="",
     )
-    folded = Gauge(
+    folded = Figure(
         "kvlens_fleet_folded_series",
         "Models or replicas that are added up as `others`: those beyond 50 models, and beyond 200 replicas.",
         ("label",),
+        unit="{series}",
     )
-    streams = Gauge(
+    streams = Figure(
         "kvlens_fleet_streams",
         "Event streams by the trust that they ended the range with: complete, partial or degraded.",
         ("model", "trust"),
+        unit="{stream}",
     )
-    filled = Gauge(
+    filled = Figure(
         "kvlens_fleet_filled_tokens_per_second",
         "Tokens filled into GPU caches, by cause. All but promoted, transferred and generated are prefill; "
         "avoidable are peer, peer_and_evicted, evicted, evicted_elsewhere, at_receivers (neither routing nor "
         "capacity saves it) and cleared (docs/figures.md).",
         ("model", "cause"),
+        unit="{token}/s",
     )
-    replica_avoidable = Gauge(
+    replica_avoidable = Figure(
         "kvlens_fleet_replica_avoidable_prefill_tokens_per_second",
         "The avoidable prefill of the top 200 replicas by that; `others` of each model together.",
         ("model", "replica", "role"),
+        unit="{token}/s",
     )
-    hit_ratio = Gauge(
+    hit_ratio = Figure(
         "kvlens_fleet_hit_ratio",
         "Tokens found of those looked up: actual (by the engines' counters), own_ideal (at most, with more "
         "cache) and ideal (at most, with better routing as well). Engines that are scraped only.",
         ("model", "kind"),
+        unit="1",
     )
-    cached = Gauge(
+    cached = Figure(
         "kvlens_fleet_cached_tokens",
         "Distinct tokens that ranks hold, each for itself and no more than it has room for, at the end of "
         "the range. Missing where engines do not say how many tokens a block has.",
         ("model", "medium"),
+        unit="{token}",
     )
-    gpu_blocks = Gauge(
+    gpu_blocks = Figure(
         "kvlens_fleet_gpu_cache_blocks",
         "Physical GPU blocks that replicas hold whose capacity is known, at the end of the range.",
         ("model",),
+        unit="{block}",
     )
-    gpu_capacity = Gauge("kvlens_fleet_gpu_cache_capacity_blocks", "GPU blocks that they have.", ("model",))
-    gpus = Gauge(
+    gpu_capacity = Figure(
+        "kvlens_fleet_gpu_cache_capacity_blocks", "GPU blocks that they have.", ("model",), unit="{block}"
+    )
+    gpus = Figure(
         "kvlens_fleet_prefill_gpus",
         "GPUs busy with prefill that was avoidable (kind lost), or that caches saved (kind saved), by cause; "
         "rate_basis says whether the time of a token is measured or assumed.",
         ("model", "kind", "cause", "rate_basis"),
+        unit="{gpu}",
     )
-    cost = Gauge(
+    cost = Figure(
         "kvlens_fleet_prefill_cost_per_hour",
         "What they cost in an hour, in the currency of the settings.",
         ("model", "kind", "cause", "rate_basis", "currency"),
+        unit="{currency}/h",
     )
-    without_rate = Gauge(
+    without_rate = Figure(
         "kvlens_fleet_tokens_without_rate_per_second",
         "Tokens that are lost or saved and missing in the GPUs, because the time of a token is unknown.",
         ("model", "kind"),
+        unit="{token}/s",
     )
-    advice = Gauge(
+    advice = Figure(
         "kvlens_fleet_advice_tokens_per_hour",
         "What the seven findings that are worth most would save, by kind (docs/advice.md). `hashes` and "
         "`streams` save nothing by themselves: their tokens have no known cause.",
         ("model", "kind"),
+        unit="{token}/h",
     )
-    advice_gpus = Gauge(
+    advice_gpus = Figure(
         "kvlens_fleet_advice_gpu_seconds_per_hour",
         "What they are worth in GPU-seconds; missing where the time of a token is unknown.",
         ("model", "kind", "rate_basis"),
+        unit="s/h",
     )
 
 
-Catalogue: TypeAlias = type[Login] | type[Connector] | type[Worker] | type[Index] | type[Fleet]
+class Otlp:
+    """What becomes of the fleet's figures on their way to an OpenTelemetry receiver (`otlp.endpoint`)."""
+
+    exports = Counter(
+        "kvlens_otlp_exports_total",
+        "Times that figures of another range were due at the receiver of `otlp.endpoint`, by what became of "
+        "them.",
+        ("outcome",),
+    )
+
+
+Catalogue: TypeAlias = type[Login] | type[Connector] | type[Worker] | type[Index] | type[Fleet] | type[Otlp]
 
 
 def metrics_of(process: Catalogue) -> list[Metric]:

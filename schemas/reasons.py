@@ -188,3 +188,12 @@ NotJudged = Literal[
     "share",  # the index follows a share of the replicas only, and the best may be another
 ]
 """Why a router's choice is not compared with the best match."""
+
+OtlpOutcome = Literal[
+    "accepted",  # the receiver took all figures
+    "in_part",  # it said that it rejected some of them
+    "refused",  # it answered with an error, or told to look elsewhere
+    "unreachable",  # nobody answered, or the connection broke
+    "slow",  # it did not answer in time
+    "no_figures",  # ClickHouse did not answer for them
+]

@@ -387,6 +387,14 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the statement then."""
 
 
+class Otlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fleet's figures for OpenTelemetry. Experimental: names follow its conventions, which are drafts."""
+
+    endpoint: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
+    """Whole URL that `kvlens serve`, and workers without ClickHouse, post figures to, such as
+    `http://127.0.0.1:4318/v1/metrics`; empty: they post none. It has no login (docs/metrics.md)."""
+
+
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The service of `kvlens index`: who has these blocks."""
 
@@ -448,6 +456,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worker: Worker = msgspec.field(default_factory=Worker)
     fleet: Fleet = msgspec.field(default_factory=Fleet)
     page: Page = msgspec.field(default_factory=Page)
+    otlp: Otlp = msgspec.field(default_factory=Otlp)
     index: Index = msgspec.field(default_factory=Index)
     discovery: Discovery = msgspec.field(default_factory=Discovery)
     lmcache: Lmcache = msgspec.field(default_factory=Lmcache)

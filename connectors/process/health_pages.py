@@ -22,7 +22,7 @@ class HealthPages:
         setting: str,
         registry: CollectorRegistry,
         unready: Callable[[], str | None],
-        more: Mapping[str, Callable[[], bytes]] | None = None,
+        more: Mapping[str, Callable[[], CollectorRegistry]] | None = None,
     ) -> None:
         """`setting` is what the port is called there; `unready` says why it is not ready, in a line, or None.
 
@@ -66,11 +66,11 @@ class HealthPages:
         return web.Response(text=f"{reason}\n", status=503)
 
     async def _metrics(self, _request: web.Request) -> web.Response:
-        return _exposed(generate_latest(self._registry))
+        return _exposed(self._registry)
 
     async def _other(self, request: web.Request) -> web.Response:
         return _exposed(self._more[request.path]())
 
 
-def _exposed(metrics: bytes) -> web.Response:
-    return web.Response(body=metrics, headers={"Content-Type": CONTENT_TYPE_LATEST})
+def _exposed(metrics: CollectorRegistry) -> web.Response:
+    return web.Response(body=generate_latest(metrics), headers={"Content-Type": CONTENT_TYPE_LATEST})

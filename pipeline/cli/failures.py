@@ -130,6 +130,10 @@ def _translated() -> Iterator[None]:
             raise Failure(
                 f"the embedded parts need the package {error.name}; pip install 'kvlens[local]'"
             ) from error
+        if (error.name or "").partition(".")[0] in {"google", "opentelemetry", "requests"}:
+            raise Failure(
+                f"otlp.endpoint needs the package {error.name}; pip install 'kvlens[otlp]'"
+            ) from error
         raise
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn
 
 import structlog
@@ -17,6 +19,7 @@ from connectors.process.errors import OperatorError
 from connectors.process.health_pages import HealthPages
 from connectors.process.leaving import leave
 from connectors.process.limited_log import LogLimiter
+from connectors.process.registry import Registry
 from connectors.process.stopping import Stop, done_before
 from connectors.process.waiting import Waiting
 from pipeline.clickhouse.rollups import Rollups
@@ -32,7 +35,7 @@ from pipeline.worker.choices.agent import ChoicesAgent
 from pipeline.worker.consumer.app import state_directory
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
-from pipeline.worker.fleet_page import fleet_page
+from pipeline.worker.fleet_figures import fleet_figures
 from pipeline.worker.preparation import prepare
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
@@ -85,7 +88,7 @@ async def _run(settings: Settings) -> None:
         registry=metrics.registry,
         # Once it runs, ClickHouse is left out: the backlog is safe in Kafka.
         unready=lambda: waiting.cause or _unready(agents),
-        more=None if store else {"/fleet/metrics": lambda: fleet_page(recent)},
+        more=None if store else {"/fleet/metrics": lambda: fleet_figures(recent)},
     )
     await pages.start()
     preparing = asyncio.create_task(prepare(settings, _groups(settings), memberships, waiting))
@@ -175,6 +178,9 @@ class _Work:
                 joined=self._memberships.note,
             )
             self._tasks.append(watched(choices.run()))
+        if self._store is None and settings.otlp.endpoint:
+            # No failure of it ends the worker.
+            self._tasks.append(asyncio.create_task(_pushing(settings, self._recent, metrics)))
         limiter = LogLimiter()
         for agent in agents:
             self._tasks += [
@@ -244,6 +250,18 @@ def _store(settings: Settings, metrics: WorkerMetrics) -> StoreRows | None:
     if not settings.clickhouse.url:
         return None
     return StoreRows(Tables(settings.clickhouse), Rollups(settings.clickhouse, metrics), metrics)
+
+
+def _pushing(
+    settings: Settings, recent: list[RecentRows], metrics: WorkerMetrics
+) -> Coroutine[Any, Any, None]:
+    from pipeline.otlp.push import Push
+
+    async def figures() -> Registry:
+        return fleet_figures(recent)
+
+    instance = f"{socket.gethostname()}:{os.getpid()}"
+    return Push(settings.otlp.endpoint, figures, metrics.registry, instance=instance).run()
 
 
 def _rounds(worker: Worker, sink: Sink, metrics: WorkerMetrics, watch: TopicWatch) -> CheckpointRounds:

@@ -65,12 +65,20 @@ async def _serve(settings: Settings, on_purpose: Mapping[str, str]) -> None:
     )
     stopped = Stop()
     stopped.at_signals()
+    work = []
+    if settings.otlp.endpoint:
+        from pipeline.otlp.push import Push
+
+        work.append(Push(settings.otlp.endpoint, page.fleet.figures, page.registry).run())
     await page.start()
+    tasks = [asyncio.create_task(each) for each in work]
     try:
         click.echo(f"boards are on {page.url}")
         if await done_before(stopped, asyncio.create_task(_tell_unless_usable(settings.clickhouse))):
             await stopped.wait()
     finally:
+        for task in tasks:
+            task.cancel()
         await page.stop()
 
 

@@ -1,4 +1,4 @@
-"""Asks for the figures of the last minutes and gives them in Prometheus' text format."""
+"""Asks for the figures of the last minutes and gives them as gauges."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ class FleetMetrics:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._made_at = float("-inf")
-        self._page = b""
+        self._figures = Registry()
         self._advice: tuple[Question, float, list[tuple[object, ...]] | None] | None = None
 
-    async def page(self) -> bytes:
-        """Return the metrics page, made anew at most once in FRESH_SECONDS."""
+    async def figures(self) -> Registry:
+        """Return the gauges of `schemas.metrics.Fleet`, made anew at most once in FRESH_SECONDS."""
         async with self._turn:
             if self._clock() - self._made_at >= FRESH_SECONDS:
-                self._page = await self._collected()
+                self._figures = await self._collected()
                 self._made_at = self._clock()
-            return self._page
+            return self._figures
 
-    async def _collected(self) -> bytes:
+    async def _collected(self) -> Registry:
         now = int(self._clock())
         newest = await self._asked(NEWEST, Question(now - LOOKED_BACK_SECONDS, now))
         tables: dict[Family, list[tuple[object, ...]] | None] = {}
@@ -79,7 +79,7 @@ class FleetMetrics:
                 *(self._tried(family, seconds if family is ADVICE else question) for family in FAMILIES)
             )
             tables = dict(zip(FAMILIES, answers, strict=True))
-        return _exposed(newest, tables, end)
+        return _told(newest, tables, end)
 
     async def _asked(self, family: Family, question: Question) -> list[tuple[object, ...]]:
         answer = await self._answers.of(f"fleet-metrics-{family.name}", family.sql, question)
@@ -99,9 +99,9 @@ class FleetMetrics:
         return rows
 
 
-def _exposed(
+def _told(
     newest: list[tuple[object, ...]], tables: dict[Family, list[tuple[object, ...]] | None], end: int
-) -> bytes:
+) -> Registry:
     registry = _Gauges()
     streams = tables.get(STREAMS) or []
     # Where the streams are not known, those that have rows are.
@@ -119,11 +119,11 @@ def _exposed(
         registry.set(Fleet.answered, 0 if rows is None else 1, family.name)
         if rows is not None:
             _TELL[family](registry, summed(rows, family.labels, kept))
-    return prometheus_client.generate_latest(registry.registry)
+    return registry.registry
 
 
 class _Gauges:
-    """Gauges of one page, made when they are first set."""
+    """Gauges of one range, made when they are first set."""
 
     def __init__(self) -> None:
         self.registry = Registry()

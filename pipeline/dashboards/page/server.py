@@ -17,6 +17,7 @@ from aiohttp import web
 from connectors.process.limited_log import LogLimiter
 from connectors.process.listening import ForeignPage, PortUnavailable, listening
 from connectors.process.login import Login
+from connectors.process.registry import Registry
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.fleet_metrics.collection import FleetMetrics
 from pipeline.dashboards.page.answers import Answers
@@ -79,8 +80,10 @@ class Page:
     def __init__(
         self, answers: Answers, host: str, port: int, *, findings: Findings, token: str = ""
     ) -> None:
+        self.fleet = FleetMetrics(answers)
+        self.registry = Registry()
+        """What the process counts about itself; the fleet's metrics have it as well."""
         self._answers = answers
-        self._metrics = FleetMetrics(answers)
         self._findings = findings
         self._login = Login(token)
         self._has_login = bool(token)
@@ -151,7 +154,8 @@ class Page:
         return web.Response(text="ok\n")
 
     async def _fleet_metrics(self, _request: web.Request) -> web.Response:
-        body = await self._metrics.page()
+        figures = await self.fleet.figures()
+        body = b"".join(map(prometheus_client.generate_latest, (figures, self.registry)))
         return web.Response(body=body, headers={"Content-Type": prometheus_client.CONTENT_TYPE_LATEST})
 
     async def _index(self, _request: web.Request) -> web.Response:

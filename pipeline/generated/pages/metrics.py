@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from pipeline.generated.pages.markdown import code, page, table
-from schemas.metrics import Catalogue, Connector, Fleet, Index, Login, Worker, metrics_of
+from schemas.metrics import (
+    ATTRIBUTES,
+    Catalogue,
+    Connector,
+    Figure,
+    Fleet,
+    Index,
+    Login,
+    Otlp,
+    Worker,
+    metrics_of,
+)
 
 FLEET = """\
 `kvlens serve`, at `/fleet/metrics` on `page.port`: what the [tables](tables.md) say of the last five
@@ -40,6 +51,26 @@ sum by (model) (
   kvlens_fleet_filled_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|at_receivers|cleared"}
 ) / sum by (model) (kvlens_fleet_filled_tokens_per_second{cause!~"promoted|transferred|generated"})
 ```"""
+OTLP = """\
+**Experimental.** With `otlp.endpoint`, `kvlens serve` posts the fleet's figures to an OpenTelemetry receiver
+as well, by OTLP over HTTP with protobuf, and so does each worker without ClickHouse: each range once, within
+30 s after it is there. A point's time is the end of its range. The wheel needs `pip install 'kvlens[otlp]'`;
+the image has it.
+
+Names may change. OpenTelemetry's conventions for GenAI have none for KV caches yet
+([proposals](https://github.com/open-telemetry/semantic-conventions-genai/issues/87) are not agreed on), so
+metrics are called `kvlens.*`. Labels become attributes, with `kvlens.` before them, but {renamed};
+one without a value is left out. The resource has `service.name` (`kvlens`), and of a worker
+`service.instance.id`: add its figures up. `OTEL_RESOURCE_ATTRIBUTES` says otherwise, or more. A login goes
+into `OTEL_EXPORTER_OTLP_HEADERS` (`authorization=Bearer%20TOKEN`), certificates into
+`OTEL_EXPORTER_OTLP_CERTIFICATE`, `…_CLIENT_CERTIFICATE` and `…_CLIENT_KEY`, as
+[OpenTelemetry's exporters](https://opentelemetry.io/docs/specs/otel/protocol/exporter/) read them.
+
+A receiver that is away, slow or refuses holds up nothing: a range has 10 s, nothing is kept, and the next
+range is the next try. Each [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's
+`/metrics`, and one line a minute says why. Only names and figures of the table below are sent.""".format(
+    renamed=", ".join(f"{code(label)} as {code(name)}" for label, name in ATTRIBUTES.items())
+)
 PROCESSES: dict[str, tuple[Catalogue, str]] = {
     "Connector": (Connector, "`kvlens connect`, on `connector.metrics_port`."),
     "Worker": (Worker, "`kvlens work`, on `worker.metrics_port`."),
@@ -49,6 +80,7 @@ PROCESSES: dict[str, tuple[Catalogue, str]] = {
         "All of these, for what the settings of `kafka` name: `ssl_cafile`, `sasl_password_file` and so on.",
     ),
     "Fleet": (Fleet, FLEET),
+    "OpenTelemetry": (Otlp, OTLP),
 }
 """Title -> metrics, and what exposes them."""
 
@@ -70,4 +102,15 @@ def metrics_page() -> bytes:
             for metric in metrics_of(process)
         )
         blocks += [f"## {title}", where, table(("Metric", "Type", "Labels", "Meaning"), rows)]
+    blocks.append(_names())
     return page("Metrics", code("schemas/metrics.py"), *blocks)
+
+
+def _names() -> str:
+    figures = (metric for metric in metrics_of(Fleet) if isinstance(metric, Figure))
+    rows = (
+        (code(figure.name), code(figure.otlp_name), code(figure.unit) if figure.unit else "")
+        for figure in figures
+        if figure is not Fleet.range_end
+    )
+    return table(("Figure", "OpenTelemetry", "Unit"), rows)

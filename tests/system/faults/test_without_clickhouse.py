@@ -19,8 +19,10 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.keys import KEYS
 from pipeline.verify.replica.partition import PartitionCheck
 from pipeline.worker.exits import ExitCode
+from schemas import metrics
 from schemas.figures import FIGURES
 from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, StreamHealthRow
+from schemas.settings import Otlp
 from tests.support.client_partition import client_partition
 from tests.support.figures_topic import figures_in
 from tests.support.patience import PATIENCE
@@ -47,6 +49,20 @@ def fleet_page(port: int) -> dict[tuple[str, ...], float]:
         time.sleep(0.2)
 
 
+def posted(port: int, outcome: str) -> float:
+    """How often figures were posted to the receiver with that outcome, when they were."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE) as answer:
+            text = answer.read().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name == metrics.Otlp.exports.name and sample.labels["outcome"] == outcome:
+                    return sample.value
+        assert time.monotonic() < deadline, text
+        time.sleep(0.2)
+
+
 def test_figures_are_what_the_log_says_after_a_kill(
     broker: EmbeddedBroker,
     store: EmbeddedStore,
@@ -56,7 +72,8 @@ def test_figures_are_what_the_log_says_after_a_kill(
 ) -> None:
     laboratory = new_laboratory(broker, store, metrics_port=free_port())
     away = msgspec.structs.replace(laboratory.settings.clickhouse, url="")
-    laboratory.settings = msgspec.structs.replace(laboratory.settings, clickhouse=away)
+    otlp = Otlp(endpoint=f"http://127.0.0.1:{free_port()}/v1/metrics")
+    laboratory.settings = msgspec.structs.replace(laboratory.settings, clickhouse=away, otlp=otlp)
     log = generated(5, replicas=4, rounds=40, began=time.time() // 10 * 10 - 300)
     killed = laboratory.worker()
     laboratory.produce(log[:80])
@@ -68,6 +85,7 @@ def test_figures_are_what_the_log_says_after_a_kill(
     laboratory.wait_followed()
     page = fleet_page(laboratory.settings.worker.metrics_port)
     assert sum(count for name, count in page.items() if name[0] == "kvlens_fleet_streams") == 4
+    assert posted(laboratory.settings.worker.metrics_port, "unreachable")
     assert worker.end() == ExitCode.OK
     partitions = asyncio.run(figures_in(laboratory.settings.kafka, KEYS_BY_TABLE))
     compared = recounted(laboratory, log, partitions)

@@ -26,13 +26,13 @@ from pipeline.index.telemetry import IndexMetrics
 from pipeline.local.demo.story import STORY
 from pipeline.settings.loading import section_types, variable_of
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.metrics import Connector, Fleet, Gauge, Index, Login, Worker, metrics_of
+from schemas.metrics import Connector, Fleet, Gauge, Index, Login, Otlp, Worker, metrics_of
 from schemas.settings import SECRET_KEYS, Model, Prefix, Replica, Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE, command_lines
 
 METRICS = tuple(
-    metric for process in (Login, Connector, Worker, Index, Fleet) for metric in metrics_of(process)
+    metric for process in (Login, Connector, Worker, Index, Fleet, Otlp) for metric in metrics_of(process)
 )
 PAGES = sorted(
     path
@@ -160,6 +160,7 @@ def test_every_metric_is_documented_and_no_other() -> None:
     fleet = Registry()
     for metric in metrics_of(Fleet):
         fleet.gauge(cast("Gauge", metric))
+    fleet.counter(Otlp.exports)
     of_processes = exposed(connector.registry) | exposed(WorkerMetrics().registry)
     defined = of_processes | exposed(IndexMetrics().registry) | exposed(fleet)
     assert set(defined) == {metric.name for metric in METRICS}

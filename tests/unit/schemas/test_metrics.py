@@ -104,6 +104,7 @@ kvlens_index_refused_total counter reason
 kvlens_index_requests_total counter
 kvlens_index_sources gauge
 kvlens_index_table_bytes gauge
+kvlens_otlp_exports_total counter outcome
 kvlens_worker_blocks_without_content_total counter reason
 kvlens_worker_changes_out_of_order_total counter reason
 kvlens_worker_checkpoint_seconds histogram stage
@@ -140,15 +141,16 @@ def promised() -> dict[str, tuple[str, set[str]]]:
 
 
 def test_the_catalogue_is_what_was_promised() -> None:
-    processes = (metrics.Login, metrics.Connector, metrics.Worker, metrics.Index, metrics.Fleet)
+    processes = (metrics.Login, metrics.Connector, metrics.Worker, metrics.Index, metrics.Fleet, metrics.Otlp)
     catalogue = [metric for process in processes for metric in metrics.metrics_of(process)]
     assert {metric.name: (metric.kind, set(metric.labels)) for metric in catalogue} == promised()
 
 
 def test_what_the_processes_expose_is_what_was_promised() -> None:
     found = dict((*exposed(_connector()), *exposed(_worker()), *exposed(_index())))
-    # tests/integration/pipeline/dashboards/test_fleet_metrics.py looks at the fleet's.
-    assert found == {name: how for name, how in promised().items() if not name.startswith("kvlens_fleet_")}
+    # tests/integration/pipeline/dashboards/test_fleet_metrics.py looks at the fleet's, .../otlp at the other.
+    elsewhere = ("kvlens_fleet_", "kvlens_otlp_")
+    assert found == {name: how for name, how in promised().items() if not name.startswith(elsewhere)}
 
 
 def test_a_counter_must_be_named_as_it_is_exposed() -> None:

@@ -12,6 +12,7 @@ import clickhouse_connect
 import pytest
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DatabaseError
+from prometheus_client import generate_latest
 
 from pipeline.advice.reading import read_advice
 from pipeline.clickhouse.client import connect
@@ -224,7 +225,7 @@ def test_page_advice_metrics_and_doctor_of_a_store_in_another_zone(
 
         async def ask() -> tuple[Any, ...]:
             shown = await answers.of_panel(panel, question)
-            told = await FleetMetrics(answers, lambda: END.timestamp() + 30).page()
+            told = generate_latest(await FleetMetrics(answers, lambda: END.timestamp() + 30).figures())
             doctor = await ask_store(store, 60)
             return (
                 shown.columns,

@@ -49,7 +49,8 @@ def collected(settings: Settings, after: timedelta = timedelta(seconds=70)) -> S
     async def made() -> bytes:
         answers = Answers(settings.clickhouse, PANEL_SECONDS)
         try:
-            return await FleetMetrics(answers, lambda: (NEWEST + after).timestamp()).page()
+            figures = FleetMetrics(answers, lambda: (NEWEST + after).timestamp()).figures()
+            return prometheus_client.generate_latest(await figures)
         finally:
             answers.close()
 
@@ -198,14 +199,14 @@ async def test_advice_is_asked_for_once_a_minute_also_where_it_fails(
     answers, now = Counted(settings.clickhouse, PANEL_SECONDS), NEWEST.timestamp() + 70
     pages = FleetMetrics(answers, lambda: now)
     for _ in range(6):
-        told = parsed((await pages.page()).decode())
+        told = parsed(prometheus_client.generate_latest(await pages.figures()).decode())
         now += 11
     answers.close()
     assert asked.count("fleet-metrics-costs") == 6
     assert asked.count("fleet-metrics-advice") == 1
     assert of(told, metrics.Fleet.answered)["advice",] == answered
     now += 1
-    await pages.page()
+    await pages.figures()
     assert asked.count("fleet-metrics-advice") == 2
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.generated.examples.figures import figures_examples
-from pipeline.worker.fleet_page import fleet_page
+from pipeline.worker.fleet_figures import fleet_figures
 from pipeline.worker.sink.recent import RecentRows, sums
 from schemas.figures import FIGURES
 from schemas.rows import FillsRow, FlowRow, OccupancyRow, StreamHealthRow
@@ -97,12 +98,12 @@ def test_old_windows_are_let_go() -> None:
 
 
 def test_the_page_has_the_names_of_that_of_serve() -> None:
-    assert fleet_page([RecentRows()]) == b""
+    assert generate_latest(fleet_figures([RecentRows()])) == b""
     agent = RecentRows()
     agent.add([row(StreamHealthRow, 410), row(OccupancyRow, 350), fills(100, cold_tokens=600)])
     samples = {
         (sample.name, *sorted(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(fleet_page([agent]).decode())
+        for family in text_string_to_metric_families(generate_latest(fleet_figures([agent])).decode())
         for sample in family.samples
     }
     assert samples["kvlens_fleet_filled_tokens_per_second", "cold", "qwen3-32b"] == 2.0

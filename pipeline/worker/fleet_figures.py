@@ -1,10 +1,8 @@
-"""`/fleet/metrics` of a worker without ClickHouse: figures of its own partitions, in Prometheus' format."""
+"""The fleet's figures of a worker without ClickHouse: those of its own partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import prometheus_client
 
 from connectors.process.registry import Registry
 from pipeline.worker.sink.recent import RANGE, RecentRows, sums
@@ -13,12 +11,12 @@ from schemas.metrics import Fleet
 _SECONDS = RANGE.total_seconds()
 
 
-def fleet_page(agents: Iterable[RecentRows]) -> bytes:
-    """Return the page. All but times, and the range, add up over workers."""
+def fleet_figures(agents: Iterable[RecentRows]) -> Registry:
+    """Return gauges of `schemas.metrics.Fleet`. All but times, and the range, add up over workers."""
     registry = Registry()
     found = sums(agents)
     if found is None:
-        return prometheus_client.generate_latest(registry)
+        return registry
     registry.gauge(Fleet.range_end).set(found.end.timestamp())
     registry.gauge(Fleet.range_length).set(_SECONDS)
     newest = registry.gauge(Fleet.newest)
@@ -35,4 +33,4 @@ def fleet_page(agents: Iterable[RecentRows]) -> bytes:
         made = registry.gauge(gauge)
         for model, count in blocks.items():
             made.labels(model).set(count)
-    return prometheus_client.generate_latest(registry)
+    return registry

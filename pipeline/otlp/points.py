@@ -1,0 +1,62 @@
+"""Gauges of the fleet as OTLP's data model has them (opentelemetry-proto, metrics/v1). No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from opentelemetry.sdk.metrics.export import (
+    Gauge,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client import Metric as Family
+
+from schemas.metrics import Figure, Fleet, metrics_of
+
+_NANOSECONDS = 1_000_000_000
+_FIGURES = {
+    metric.name: metric
+    for metric in metrics_of(Fleet)
+    # The end of the range is the time of each point.
+    if isinstance(metric, Figure) and metric is not Fleet.range_end
+}
+
+
+def range_end(families: Iterable[Family]) -> float | None:
+    """Return the end of the range that figures are of, in seconds; None where there are none."""
+    ends = (family.samples[0].value for family in families if family.name == Fleet.range_end.name)
+    return next(ends, None)
+
+
+def metrics_data(families: Iterable[Family], resource: Resource) -> MetricsData:
+    """Return a point for each sample, at the end of the range that it is of.
+
+    ValueError for families without a range. Labels without a value are no attributes.
+    """
+    families = [*families]
+    end = range_end(families)
+    if end is None:
+        raise ValueError("figures without a range")
+    at = int(end * _NANOSECONDS)
+    metrics = [_metric(_FIGURES[family.name], family, at) for family in families if family.name in _FIGURES]
+    scope = ScopeMetrics(InstrumentationScope("kvlens"), metrics, schema_url="")
+    return MetricsData([ResourceMetrics(resource, [scope], schema_url="")])
+
+
+def _metric(figure: Figure, family: Family, at: int) -> Metric:
+    names = dict(zip(figure.labels, figure.attributes, strict=True))
+    points = [
+        NumberDataPoint(
+            {names[label]: value for label, value in sample.labels.items() if value},
+            start_time_unix_nano=0,  # the encoder drops that of a gauge
+            time_unix_nano=at,
+            value=sample.value,
+        )
+        for sample in family.samples
+    ]
+    return Metric(figure.otlp_name, figure.meaning, figure.unit, Gauge(points))
