@@ -14,6 +14,7 @@ import msgspec
 from schemas.events import Batch
 from schemas.hashes import HASH_BYTES
 from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, SUBSUMED
+from schemas.wire_prefix import unprefixed
 
 KIND_NAMES = {
     FILLED: "filled",
@@ -105,7 +106,7 @@ def to_json(record: msgspec.Struct) -> bytes:
 
 def from_json(value: bytes, kind: type[_Record]) -> _Record:
     """Return the record of its JSON. Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
-    return msgspec.convert(packed(msgspec.json.decode(value)), kind, builtin_types=(bytes,))
+    return msgspec.convert(packed(msgspec.json.decode(unprefixed(value))), kind, builtin_types=(bytes,))
 
 
 def batch_from_json(value: bytes | msgspec.Raw) -> Batch:

@@ -48,6 +48,13 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     record_format: Literal["msgpack", "json"] = "msgpack"
     """Encoding of events, residency and choices; readers see it in the `content-type` header. JSON is for
     those that cannot read MessagePack: it takes more bytes, and more of the workers' time."""
+    schema_registry_url: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
+    """Registry with Confluent's API. What is JSON has its schema there, and begins with its id: figures,
+    and with `record_format = "json"` events, residency and choices. `ssl_cafile` holds for it as well."""
+    schema_registry_username: str = ""
+    """Of the registry's basic authentication, if it wants one."""
+    schema_registry_password_file: str = ""
+    """File with its password; read when a process starts."""
     figures: bool = True
     """Write the rows of replicas to `figures.v1` as well, for readers without ClickHouse; false: nothing is
     written there, and `kvlens verify` leaves it out."""

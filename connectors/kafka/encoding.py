@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -12,6 +12,9 @@ from connectors.kafka.content_types import CONTENT_TYPES
 from schemas.json_form import to_json
 from schemas.settings import Kafka
 
+Prefixes = Mapping[str, bytes]
+"""What stands before the JSON of a record, by the name of its schema; empty without a registry."""
+
 
 class Encoding:
     """Of the records of one topic."""
@@ -19,8 +22,10 @@ class Encoding:
     def __init__(self, topic: str, kafka: Kafka) -> None:
         """`topic`: its key in the catalogue."""
         self.as_json = kafka.record_format == "json"
+        self.prefixes: Prefixes = {}
+        """Of schemas that a registry has; set before the first record is written."""
         self.value: Callable[[msgspec.Struct], bytes] = (
-            to_json if self.as_json else msgspec.msgpack.Encoder().encode
+            self._json if self.as_json else msgspec.msgpack.Encoder().encode
         )
         """Returns the value of a record."""
         self._events = CloudEvents(topic, CONTENT_TYPES[kafka.record_format])
@@ -28,3 +33,6 @@ class Encoding:
     def headers(self, source: str, identity: str, at: float | datetime) -> Headers:
         """Return the headers of a record: what it is of, its id among those, and its time."""
         return self._events.headers(source, identity, at)
+
+    def _json(self, record: msgspec.Struct) -> bytes:
+        return self.prefixes.get(type(record).__name__, b"") + to_json(record)

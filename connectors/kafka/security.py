@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
+import msgspec
 from aiokafka.helpers import create_ssl_context
 
 from connectors.kafka.errors import CertificateUnreadable
@@ -39,6 +40,11 @@ def client_options(settings: KafkaLogin) -> dict[str, Any]:
         files = {setting: getattr(settings, setting) for setting in _FILES if getattr(settings, setting)}
         options["ssl_context"] = RenewedContext(lambda: _ssl_context(settings), files)
     return options
+
+
+def trusted(settings: KafkaLogin) -> ssl.SSLContext:
+    """Return what servers beside the brokers are checked with: `ssl_cafile`. Raises CertificateUnreadable."""
+    return _ssl_context(msgspec.structs.replace(settings, ssl_certfile="", ssl_keyfile=""))
 
 
 def _login(settings: KafkaLogin) -> dict[str, Any]:

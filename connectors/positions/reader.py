@@ -26,6 +26,7 @@ from schemas.events import Batch, Closed
 from schemas.json_form import batch_from_json
 from schemas.positions import PositionRecord, position_key
 from schemas.settings import Kafka
+from schemas.wire_prefix import json_decoder
 
 STILL_SECONDS = 20.0
 """How long Kafka may take for one answer."""
@@ -339,7 +340,7 @@ class _Outline(msgspec.Struct, gc=False):
 
 _decode_position = msgspec.msgpack.Decoder(PositionRecord).decode
 _DECODERS: dict[bool, tuple[Callable[[bytes], _Outline], Callable[[Any], Batch]]] = {
-    True: (msgspec.json.Decoder(_Outline).decode, batch_from_json),
+    True: (json_decoder(_Outline), batch_from_json),
     False: (msgspec.msgpack.Decoder(_Outline).decode, msgspec.msgpack.Decoder(Batch).decode),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectors.kafka.cloud_events import Headers
-from connectors.kafka.encoding import Encoding
+from connectors.kafka.encoding import Encoding, Prefixes
 from connectors.order.records import came_at
 from schemas.events import EventsRecord
 from schemas.settings import Kafka
@@ -16,6 +16,10 @@ class RecordEncoding:
         self._encoding = Encoding("events", settings)
         self.value = self._encoding.value
         """Returns the value of a record."""
+
+    def registered(self, prefixes: Prefixes) -> None:
+        """Take what stands before values from now on."""
+        self._encoding.prefixes = prefixes
 
     def headers(self, record: EventsRecord) -> Headers:
         """Return the CloudEvents headers of a record.

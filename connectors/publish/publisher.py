@@ -20,6 +20,7 @@ from connectors.kafka.errors import (
     failure_reason,
 )
 from connectors.kafka.reach import reach
+from connectors.kafka.schema_registry import prefixes
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention, mention_of
@@ -145,9 +146,10 @@ class Publisher:
         """Connect; `partitions` skips asking the broker. A start that failed may be repeated.
 
         Raises BrokerUnreachable, LoginRefused, TopicMissing, TopicHidden, RightMissing,
-        CertificateUnreadable.
+        CertificateUnreadable, and what `prefixes` does.
         """
         await reach(self._kafka)
+        self._encoding.registered(await prefixes(self._kafka, "events"))
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         try:
             options = client_options(self._kafka)

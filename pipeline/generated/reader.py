@@ -10,7 +10,18 @@ from pipeline.generated.figures import said_of_figures
 from schemas.figures import FIGURES
 
 DIRECTORY = "schemas/reader/kvlens_reader/records"
-MODULES = ("choices", "events", "figures", "hashes", "json_form", "reasons", "residency", "rows", "trust")
+MODULES = (
+    "choices",
+    "events",
+    "figures",
+    "hashes",
+    "json_form",
+    "reasons",
+    "residency",
+    "rows",
+    "trust",
+    "wire_prefix",
+)
 _OURS = re.compile(r"^from schemas\.", re.M)
 _SCHEMAS = Path(__file__).parents[2] / "schemas"
 _HEAD = "# Copied from schemas/{module}.py by `python -m pipeline.generated`.\n"

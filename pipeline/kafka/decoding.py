@@ -15,6 +15,7 @@ from schemas.events import DpRank, EventsRecord, Name
 from schemas.json_form import from_json
 from schemas.reasons import SetAsideReason
 from schemas.residency import ResidencyRecord
+from schemas.wire_prefix import json_decoder
 
 Headers = Iterable[tuple[str, bytes]]
 
@@ -31,10 +32,10 @@ class _NamedSources(msgspec.Struct):
 
 
 _events = msgspec.msgpack.Decoder(EventsRecord).decode, partial(from_json, kind=EventsRecord)
-_named = msgspec.msgpack.Decoder(_Named).decode, msgspec.json.Decoder(_Named).decode
+_named = msgspec.msgpack.Decoder(_Named).decode, json_decoder(_Named)
 _choice = msgspec.msgpack.Decoder(ChoiceRecord).decode, partial(from_json, kind=ChoiceRecord)
 _residency = msgspec.msgpack.Decoder(ResidencyRecord).decode, partial(from_json, kind=ResidencyRecord)
-_named_sources = msgspec.msgpack.Decoder(_NamedSources).decode, msgspec.json.Decoder(_NamedSources).decode
+_named_sources = msgspec.msgpack.Decoder(_NamedSources).decode, json_decoder(_NamedSources)
 
 _Record = TypeVar("_Record")
 

@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from connectors.kafka.content_types import JSON, UNDECODABLE
 from pipeline.kafka.merging import Merge
+from schemas.wire_prefix import json_decoder
 
 AHEAD_SECONDS = 10.0
 """Of the log, read before a record is given: as much may the clocks of brokers differ."""
@@ -33,7 +34,7 @@ class _Outline(msgspec.Struct, gc=False):
 
 
 _OUTLINE_OF = {
-    True: msgspec.json.Decoder(_Outline).decode,
+    True: json_decoder(_Outline),
     False: msgspec.msgpack.Decoder(_Outline).decode,
 }
 

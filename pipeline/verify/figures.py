@@ -19,6 +19,7 @@ from pipeline.verify.replica.check import EXPIRED, TOO_NEW
 from schemas.choices import FIRST_WINS
 from schemas.figures import FIGURES, time_of
 from schemas.rows import CapacityCurveRow, ChoiceRow, FillsRow
+from schemas.wire_prefix import json_decoder
 
 NAME = "figures"
 BEFORE_THE_TOPIC = "not in the topic of figures, and perhaps written before it began"
@@ -33,14 +34,14 @@ class Tabled(msgspec.Struct):
     table: str
 
 
-_KINDS: dict[str, Any] = {kind.TABLE: msgspec.json.Decoder(kind) for kind in FIGURES}  # type: ignore[attr-defined]
-_tabled = msgspec.json.Decoder(Tabled).decode
+_KINDS: dict[str, Any] = {kind.TABLE: json_decoder(kind) for kind in FIGURES}  # type: ignore[attr-defined]
+_tabled = json_decoder(Tabled)
 
 
 def decode_figure(value: bytes | None, headers: object, key: bytes | None) -> msgspec.Struct:
     """Return the row that a record says. Raises RecordRefused."""
     try:
-        row: msgspec.Struct = _KINDS[_tabled(value or b"").table].decode(value)
+        row: msgspec.Struct = _KINDS[_tabled(value or b"").table](value or b"")
     except (msgspec.MsgspecError, KeyError) as error:
         raise RecordRefused("not_a_record", str(error), ()) from error
     return row

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import structlog
 import uvloop
 
+from connectors.kafka.encoding import Prefixes
 from connectors.kafka.zstd import QUICK, keep_zstd_contexts
 from connectors.process.collector import GC_THRESHOLDS
 from connectors.process.errors import OperatorError
@@ -96,7 +97,7 @@ async def _run(settings: Settings) -> None:
         await _end(pages)
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    work = _Work(settings, metrics, store, recent, memberships, preparing.result())
+    work = _Work(settings, metrics, store, recent, memberships, *preparing.result())
     agents += work.agents
     work.begin()
     await stop.wait()
@@ -116,6 +117,7 @@ class _Work:
         recent: list[RecentRows],
         memberships: Memberships,
         found: Mapping[str, Found],
+        prefixes: Prefixes,
     ) -> None:
         """`recent` gets what each agent's rows come to where no store has them."""
         self._settings = settings
@@ -125,9 +127,9 @@ class _Work:
         self._memberships = memberships
         self._found = found
         self._figures = (
-            Figures(settings.kafka, found["figures"].partitions) if settings.kafka.figures else None
+            Figures(settings.kafka, found["figures"].partitions, prefixes) if settings.kafka.figures else None
         )
-        roles = _roles(settings, found)
+        roles = _roles(settings, found, prefixes)
         self._watch = _watch(settings, roles, found)
         self.agents: list[Agent[Any, Any]] = [
             Agent(
@@ -228,11 +230,11 @@ def _groups(settings: Settings) -> list[str]:
     return [group_name(settings.kafka, name) for name in (*agents, *([CHOICES] if "fleet" in agents else []))]
 
 
-def _roles(settings: Settings, found: Mapping[str, Found]) -> list[Role[Any, Any]]:
+def _roles(settings: Settings, found: Mapping[str, Found], prefixes: Prefixes) -> list[Role[Any, Any]]:
     shards, partitions = found["residency"].partitions, found["events"].partitions
     roles: list[Role[Any, Any]] = [
-        ReplicaRole(settings, shards=shards, partitions=partitions),
-        FleetRole(settings, shards=shards),
+        ReplicaRole(settings, shards=shards, partitions=partitions, prefixes=prefixes),
+        FleetRole(settings, shards=shards, prefixes=prefixes),
     ]
     return [role for role in roles if settings.worker.agents in ("both", role.name)]
 

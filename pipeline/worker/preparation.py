@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from connectors.kafka.encoding import Prefixes
+from connectors.kafka.schema_registry import prefixes
 from connectors.process.leaving import aside
 from connectors.process.waiting import Waiting
 from pipeline.clickhouse import migrations
@@ -25,11 +27,12 @@ _LOOK_SECONDS = 5.0
 
 async def prepare(
     settings: Settings, groups: Sequence[str], memberships: Memberships, waiting: Waiting
-) -> dict[str, topics.Found]:
-    """Return the topics by their key when everything is there; meanwhile the code is compiled.
+) -> tuple[dict[str, topics.Found], Prefixes]:
+    """Return the topics by their key, and what stands before records, when everything is there.
 
-    A worker without ClickHouse could do no more than hold partitions that others could work on. Raises
-    LoginRefused, CertificateUnreadable, TopicMismatch; StoreUnavailable when ClickHouse refuses the login.
+    Meanwhile the code is compiled. A worker without ClickHouse could do no more than hold partitions that
+    others could work on. Raises LoginRefused, CertificateUnreadable, TopicMismatch; StoreUnavailable when
+    ClickHouse refuses the login; RegistryRefused, SchemaRefused.
     """
     compiling = asyncio.create_task(aside(lambda: warm_up(fleet_agent=settings.worker.agents != "replica")))
     try:
@@ -37,13 +40,15 @@ async def prepare(
         await waiting.until(lambda: may_join(settings.kafka, groups))
         ids = writers(settings.kafka, _agents(settings), found)
         await waiting.until(lambda: may_write(settings.kafka, ids))
+        written = ("residency", *(["figures"] if settings.kafka.figures else []))
+        before = await waiting.until(lambda: prefixes(settings.kafka, *written))
         if settings.clickhouse.url:
             await waiting.until(lambda: _tables(settings.clickhouse))
         await compiling
         await waiting.until(lambda: _bury(settings.kafka, memberships))
     finally:
         compiling.cancel()
-    return found
+    return found, before
 
 
 async def _topics(settings: Settings) -> dict[str, topics.Found]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -14,8 +15,13 @@ from schemas.settings import Kafka
 Newest = dict[tuple[Any, ...], dict[str, Any]]
 
 
-async def figures_in(kafka: Kafka, keys: dict[str, tuple[str, ...]]) -> list[Newest]:
-    """Return what each partition says, by table and key; `keys` are the columns that name rows, by table."""
+async def figures_in(
+    kafka: Kafka, keys: dict[str, tuple[str, ...]], plain: Callable[[bytes], bytes] = bytes
+) -> list[Newest]:
+    """Return what each partition says, by table and key; `keys` are the columns that name rows, by table.
+
+    `plain` gives the JSON of a value.
+    """
     topic = topic_name(kafka, "figures")
     found: list[Newest] = []
     async with started_consumer(
@@ -29,7 +35,7 @@ async def figures_in(kafka: Kafka, keys: dict[str, tuple[str, ...]]) -> list[New
             newest: Newest = {}
             while await consumer.position(place) < end:
                 for record in (await consumer.getmany(timeout_ms=500)).get(place, []):
-                    figure = json.loads(record.value)
+                    figure = json.loads(plain(record.value))
                     assert record.key.decode() == figure["replica"]
                     key = (figure["table"], *(figure[column] for column in keys[figure["table"]]))
                     before = newest.get(key)

@@ -12,6 +12,7 @@ from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts, Source
 from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.positions import PositionRecord
 from schemas.set_aside import SetAsideRecord
+from schemas.wire_prefix import json_decoder
 
 SETTLE_SECONDS = 20.0
 """The tables show a record by then: a checkpoint takes seconds, also when ClickHouse is slow."""
@@ -27,7 +28,7 @@ class _Head(msgspec.Struct):
 
 
 _from_msgpack = msgspec.msgpack.Decoder(_Head).decode
-_from_json = msgspec.json.Decoder(_Head).decode
+_from_json = json_decoder(_Head)
 _set_aside = msgspec.msgpack.Decoder(SetAsideRecord).decode
 _topics = msgspec.msgpack.Decoder(StateTopics).decode
 _position = msgspec.msgpack.Decoder(PositionRecord).decode

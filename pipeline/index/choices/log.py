@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaProducer
 
 from connectors.kafka.encoding import Encoding
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.schema_registry import prefixes
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of_key, topic_name
 from connectors.process.errors import DataError
@@ -91,6 +92,7 @@ class ChoiceLog:
         kafka = self._settings.kafka
         found = await describe(self._settings)
         require_rights(found, kafka, [RECORDING])
+        self._encoding.prefixes = await prefixes(kafka, "choices")
         producer = AIOKafkaProducer(
             acks="all",
             # A record that is in the log twice counts once (`schemas.rows.ChoiceRow`). An idempotent producer

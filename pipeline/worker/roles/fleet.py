@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from connectors.kafka.encoding import Prefixes
 from pipeline.fleet.residency_reader import ResidencyReader
 from pipeline.fleet.state import Cut, FleetState
 from pipeline.worker.checkpoint.record import Record
@@ -24,12 +25,12 @@ class FleetRole(Role[ResidencyRecord, Cut]):
     # Few large records: more of them at once would save nothing.
     chunk_bytes: ClassVar[int] = 256 << 10
 
-    def __init__(self, settings: Settings, *, shards: int = 1) -> None:
-        """`shards` is the partition count of its input."""
+    def __init__(self, settings: Settings, *, shards: int = 1, prefixes: Prefixes | None = None) -> None:
+        """`shards` is the partition count of its input; `prefixes`: of schemas that a registry has."""
         super().__init__(settings.kafka, ResidencyReader(settings.kafka))
         self._settings = settings
         self._shards = shards
-        self._residency = ResidencyTopic(settings.kafka)
+        self._residency = ResidencyTopic(settings.kafka, prefixes)
 
     def restore(self, partition: int, latest: Mapping[bytes, bytes]) -> FleetState:
         worker = self._settings.worker

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from connectors.kafka.encoding import Prefixes
 from pipeline.reading.events_reader import EventsReader
 from pipeline.reading.numbered import Readable
 from pipeline.residency.partition import Cut, PartitionState
@@ -22,14 +23,21 @@ class ReplicaRole(Role[Readable, Cut]):
     unsaved_bytes: ClassVar[int] = 64 << 20
     chunk_bytes: ClassVar[int] = 1 << 20
 
-    def __init__(self, settings: Settings, *, shards: int, partitions: int | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        shards: int,
+        partitions: int | None = None,
+        prefixes: Prefixes | None = None,
+    ) -> None:
         """`shards` is the partition count of its output, `partitions` that of its input, if records are told
-        apart by it."""
+        apart by it; `prefixes`: of schemas that a registry has."""
         super().__init__(settings.kafka, EventsReader(settings))
         self._worker = settings.worker
         self._shards = shards
         self._partitions = partitions
-        self._residency = ResidencyTopic(settings.kafka)
+        self._residency = ResidencyTopic(settings.kafka, prefixes)
 
     @property
     def saved_topics(self) -> frozenset[str]:

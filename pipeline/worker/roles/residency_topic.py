@@ -7,7 +7,7 @@ import struct
 import msgspec
 
 from connectors.kafka.cloud_events import digest
-from connectors.kafka.encoding import Encoding
+from connectors.kafka.encoding import Encoding, Prefixes
 from connectors.kafka.topics import topic_name
 from pipeline.worker.checkpoint.record import Record
 from schemas.residency import Decisions, ResidencyRecord
@@ -19,9 +19,11 @@ _decode = msgspec.msgpack.Decoder(ResidencyRecord).decode
 class ResidencyTopic:
     """Makes records of residency in the configured format."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, prefixes: Prefixes | None = None) -> None:
+        """`prefixes`: of schemas that a registry has."""
         self.name = topic_name(kafka, "residency")
         self._encoding = Encoding("residency", kafka)
+        self._encoding.prefixes = prefixes or {}
 
     def packed(self, shard: int, key: bytes, value: bytes) -> Record:
         """Return the record of a value in MessagePack."""

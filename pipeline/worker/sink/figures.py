@@ -8,6 +8,7 @@ import msgspec
 
 from connectors.kafka.cloud_events import CloudEvents, digest
 from connectors.kafka.content_types import JSON
+from connectors.kafka.encoding import Prefixes
 from connectors.kafka.topics import partition_of, topic_name
 from pipeline.worker.checkpoint.record import Record
 from schemas.figures import FIGURES, TABLE_FIELD, time_of
@@ -22,8 +23,11 @@ _BEGINNINGS = {kind: f'{{"{TABLE_FIELD}":"{kind.TABLE}",'.encode() for kind in F
 class Figures:
     """Makes records of rows; those of a replica are in one partition, in the order in which rows come."""
 
-    def __init__(self, kafka: Kafka, partitions: int) -> None:
-        """`partitions`: of the figures topic."""
+    def __init__(self, kafka: Kafka, partitions: int, prefixes: Prefixes | None = None) -> None:
+        """`partitions`: of the figures topic; `prefixes`: of schemas that a registry has."""
+        self._prefixes = {
+            kind: (prefixes or {}).get(figure.__name__, b"") for kind, figure in FIGURES.items()
+        }
         self._topic = topic_name(kafka, "figures")
         self._partitions = partitions
         self._events = CloudEvents("figures", JSON)
@@ -42,7 +46,7 @@ class Figures:
                 self._topic,
                 partition_of(replica, self._partitions),
                 replica.encode(),
-                value,
+                self._prefixes[type(row)] + value,
                 compressed=True,
                 headers=self._events.headers(replica, identity, time_of(row)),
             )

@@ -13,6 +13,7 @@ from kvlens_reader.records.events import Batch, Event, EventsRecord
 from kvlens_reader.records.figures import FIGURES, TABLE_FIELD
 from kvlens_reader.records.json_form import from_json, packed
 from kvlens_reader.records.residency import ResidencyRecord
+from kvlens_reader.records.wire_prefix import json_decoder, unprefixed
 
 Headers = Iterable[tuple[str, "bytes | None"]]
 """As Python's clients give them; None where there are none."""
@@ -63,8 +64,8 @@ _records = {
 }
 _loose = msgspec.msgpack.Decoder(_LooseRecord).decode
 _event, _tagged = msgspec.msgpack.Decoder(Event).decode, msgspec.msgpack.Decoder(_Tagged).decode
-_table_of = msgspec.json.Decoder(msgspec.defstruct("Tabled", [(TABLE_FIELD, str)])).decode
-_figures = {kind.TABLE: msgspec.json.Decoder(figure).decode for kind, figure in FIGURES.items()}  # type: ignore[attr-defined]
+_table_of = json_decoder(msgspec.defstruct("Tabled", [(TABLE_FIELD, str)]))
+_figures = {kind.TABLE: json_decoder(figure) for kind, figure in FIGURES.items()}  # type: ignore[attr-defined]
 
 
 def topic_of(name: str) -> str:
@@ -122,7 +123,7 @@ def _without_unknown(value: bytes) -> EventsRecord:
 
 
 def _without_unknown_json(value: bytes) -> EventsRecord:
-    plain = packed(msgspec.json.decode(value))
+    plain = packed(msgspec.json.decode(unprefixed(value)))
     unknown: list[str] = []
     for batch in plain["batches"]:
         tags = [str(event.get("type")) for event in batch[3]]

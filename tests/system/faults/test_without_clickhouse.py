@@ -1,15 +1,21 @@
-"""A worker without ClickHouse: its figures in Kafka are what the log says, also after a kill."""
+"""A worker without ClickHouse: its figures in Kafka are what the log says, also after a kill.
+
+Records are JSON with the ids of their schemas, and an OpenTelemetry receiver is away.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jsonschema
 import msgspec
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.local.broker.embedded import EmbeddedBroker
@@ -26,6 +32,7 @@ from schemas.settings import Otlp
 from tests.support.client_partition import client_partition
 from tests.support.figures_topic import figures_in
 from tests.support.patience import PATIENCE
+from tests.support.schema_registry import SchemaRegistry, schema_registry
 
 Make = Callable[..., Any]
 OF_A_SOURCE = (OccupancyRow, FlowRow, StreamHealthRow, ObjectsRow, EngineCountersRow)
@@ -49,6 +56,27 @@ def fleet_page(port: int) -> dict[tuple[str, ...], float]:
         time.sleep(0.2)
 
 
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with schema_registry() as lent:
+        yield lent
+
+
+def registered(registry: SchemaRegistry) -> Callable[[bytes], bytes]:
+    """What checks a value by the schema that it names, and gives its JSON."""
+    validators: dict[int, Any] = {}
+
+    def plain(value: bytes) -> bytes:
+        assert value[0] == 0
+        number = int.from_bytes(value[1:5], "big")
+        if number not in validators:
+            validators[number] = jsonschema.Draft202012Validator(registry.schema(number))
+        validators[number].validate(json.loads(value[5:]))
+        return value[5:]
+
+    return plain
+
+
 def posted(port: int, outcome: str) -> float:
     """How often figures were posted to the receiver with that outcome, when they were."""
     deadline = time.monotonic() + PATIENCE
@@ -69,11 +97,17 @@ def test_figures_are_what_the_log_says_after_a_kill(
     new_laboratory: Make,
     generated: Make,
     free_port: Callable[[], int],
+    registry: SchemaRegistry,
 ) -> None:
     laboratory = new_laboratory(broker, store, metrics_port=free_port())
     away = msgspec.structs.replace(laboratory.settings.clickhouse, url="")
     otlp = Otlp(endpoint=f"http://127.0.0.1:{free_port()}/v1/metrics")
-    laboratory.settings = msgspec.structs.replace(laboratory.settings, clickhouse=away, otlp=otlp)
+    kafka = msgspec.structs.replace(
+        laboratory.settings.kafka, record_format="json", schema_registry_url=registry.url
+    )
+    laboratory.settings = msgspec.structs.replace(
+        laboratory.settings, clickhouse=away, otlp=otlp, kafka=kafka
+    )
     log = generated(5, replicas=4, rounds=40, began=time.time() // 10 * 10 - 300)
     killed = laboratory.worker()
     laboratory.produce(log[:80])
@@ -87,7 +121,7 @@ def test_figures_are_what_the_log_says_after_a_kill(
     assert sum(count for name, count in page.items() if name[0] == "kvlens_fleet_streams") == 4
     assert posted(laboratory.settings.worker.metrics_port, "unreachable")
     assert worker.end() == ExitCode.OK
-    partitions = asyncio.run(figures_in(laboratory.settings.kafka, KEYS_BY_TABLE))
+    partitions = asyncio.run(figures_in(laboratory.settings.kafka, KEYS_BY_TABLE, registered(registry)))
     compared = recounted(laboratory, log, partitions)
     assert all(compared[kind.TABLE] for kind in (OccupancyRow, FlowRow, StreamHealthRow)), compared
     assert by_replica(partitions, "fills_10s") == by_replica(partitions, "flow_10s")

@@ -15,6 +15,7 @@ import msgspec
 from kvlens_reader.records.events import Batch
 from kvlens_reader.records.hashes import HASH_BYTES
 from kvlens_reader.records.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, SUBSUMED
+from kvlens_reader.records.wire_prefix import unprefixed
 
 KIND_NAMES = {
     FILLED: "filled",
@@ -106,7 +107,7 @@ def to_json(record: msgspec.Struct) -> bytes:
 
 def from_json(value: bytes, kind: type[_Record]) -> _Record:
     """Return the record of its JSON. Raises msgspec.DecodeError, UnicodeDecodeError and RecursionError."""
-    return msgspec.convert(packed(msgspec.json.decode(value)), kind, builtin_types=(bytes,))
+    return msgspec.convert(packed(msgspec.json.decode(unprefixed(value))), kind, builtin_types=(bytes,))
 
 
 def batch_from_json(value: bytes | msgspec.Raw) -> Batch:
