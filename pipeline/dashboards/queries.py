@@ -49,18 +49,22 @@ As one value, because the shards of a cluster get what stands in IN as it is, an
 def tokens_by_medium(chosen: str) -> str:
     """Return a query of the resident tokens at each point of time, by medium.
 
-    A medium is called `≤ gpu` where any of it is an upper bound, and `cpu, as far as told` where some engines
-    do not say how many tokens a block has; where none does, its tokens are NULL.
+    A medium is called `≤ gpu` where any of it is an upper bound, `≥ gpu` where any is a lower bound, `≈ gpu`
+    where both is so, and `cpu, as far as told` where some engines do not say how many tokens a block has;
+    where none does, its tokens are NULL.
     """
     return f"""
 SELECT time, concat(
-        if(max(bounded) OVER of_medium, '≤ ', ''), part.medium,
+        transform(
+            max(bounded) OVER of_medium + 2 * max(missing) OVER of_medium, [1, 2, 3], ['≤ ', '≥ ', '≈ '], ''
+        ),
+        part.medium,
         if(max(untold) OVER of_medium AND max(isNotNull(part.tokens)) OVER of_medium, ', as far as told', '')
     ) AS medium, part.tokens AS tokens
 FROM
 (
     SELECT time, medium, sum(of_rank.tokens) / uniqExact(window) AS tokens, max(is_bound) AS bounded,
-        max(isNull(of_rank.tokens)) AS untold
+        max(at_least AND isNotNull(of_rank.tokens)) AS missing, max(isNull(of_rank.tokens)) AS untold
     FROM held_series({SERIES}) AS of_rank
     WHERE {chosen}
     GROUP BY time, medium

@@ -30,7 +30,8 @@ CAUSE_TOKENS = {
     "unknown": ("unknown_tokens",),
 }
 """{what would have saved a fill: the columns of fills that count it}."""
-NO_PREFILL = ("lower tier", "transferred", "generated")
+GENERATED = "generated"
+NO_PREFILL = ("lower tier", "transferred", GENERATED)
 """Causes of what was filled and not computed for a prompt."""
 AVOIDABLE_CAUSES = ("routing", "routing or capacity", "capacity", "warm-up", "receivers only")
 AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens in CAUSE_TOKENS[cause])

@@ -24,7 +24,7 @@ TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d149
 MEDIUM_COLOURS = {
     f"{bound}{medium}{told}": colour
     for medium, colour in {"gpu": "#27a5b5", "cpu": "#5468c9", "disk": "#8a8f2e"}.items()
-    for bound in ("", "≤ ")
+    for bound in ("", "≤ ", "≥ ", "≈ ")
     for told in ("", ", as far as told")
 }
 OWNER_COLOURS = {
@@ -47,7 +47,7 @@ SOURCES_NOW = Panel(
     "Exact.",
     unit="sources",
     kind="stat",
-    width=6,
+    width=12,
     height=4,
     sql=f"""
 SELECT
@@ -114,7 +114,7 @@ FRESHNESS = Panel(
     "If no rows came in the last half hour, they are at least this old.",
     unit="seconds",
     kind="stat",
-    width=6,
+    width=12,
     height=4,
     thresholds=(Threshold(0, "green"), Threshold(30, "yellow"), Threshold(120, "red")),
     sql=f"""
@@ -126,8 +126,9 @@ WHERE {MODELS}""",
 
 HELD_EXPLAINED = (
     "≤: an upper bound, as a hybrid engine or a tier (storage, object stores) does not say what leaves, or "
-    "as more was counted than there is room for. No figure, and as far as told: an engine does not say how "
-    "many tokens a block of its tier has."
+    "as more was counted than there is room for. ≥: a lower bound, as an engine announced prompts again "
+    "since its last clear. ≈: part is one, part the other. No figure, and as far as told: an engine "
+    "does not say how many tokens a block of its tier has."
 )
 OCCUPANCY = Panel(
     id="fleet-occupancy",
@@ -256,8 +257,9 @@ REPLICAS = Panel(
     "Receivers only: just replicas that receive KV hold it or had evicted it, as this one does not. "
     "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. These shares add up to 100. "
     "Lower tier and transferred: tokens that came from there; generated: that decoding completed, as far as "
-    "the stream tells. None of them is prefill. Unknown until: the stream "
-    "was incomplete within the hour (`fleet.horizon_seconds`) before the end of the range, so what is filled "
+    "the stream tells. None of them is prefill. Avoidable is no more than what the engine counts as "
+    "computed, which may be less than the shares say. Unknown until: the stream was incomplete within the "
+    "hour (`fleet.horizon_seconds`) before the end of the range, so what is filled "
     "until then may be of unknown cause. A replica without figures filled nothing in the range; one never "
     "heard is configured, but has sent no batch yet.",
     unit="tokens",

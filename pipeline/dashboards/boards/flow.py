@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pipeline.dashboards.boards.causes import CAUSE_COLOURS, CAUSE_TOKENS, NO_PREFILL
+from pipeline.dashboards.boards.causes import CAUSE_COLOURS, CAUSE_TOKENS, GENERATED, NO_PREFILL
 from pipeline.dashboards.panel import Panel
 from pipeline.dashboards.queries import MAIN_GROUPS, MODELS, RANGE, SERIES
 
@@ -36,9 +36,11 @@ class Part(NamedTuple):
 
 
 def parts() -> Iterator[Part]:
-    """Yield all parts of fills, those that are no prefill first."""
+    """Yield all parts of fills but what decoding generated, those that are no prefill first."""
     named = []
     for cause, columns in CAUSE_TOKENS.items():
+        if cause == GENERATED:
+            continue
         whole = ASKED if cause in NO_PREFILL else PREFILL
         for column in columns:
             colour = _COLOURS.get(column, CAUSE_COLOURS[cause])
@@ -53,10 +55,11 @@ _LINKS = ",\n        ".join(f"('{part.whole}', '{part.name}', sum({part.column})
 FLOW = Panel(
     id="fleet-flow",
     title="Where the tokens of prompts came from",
-    description="All tokens that were found on the GPU, as engines whose metrics kvlens reads count them, "
-    "or filled: from a lower tier, by transfer, or computed (prefill), and prefill by why it was needed. "
-    "You could avoid, at most, what another replica had, was evicted or was lost by a restart or clear. "
-    "docs/figures.md says how exact each part is.",
+    description="All tokens of prompts that were found on the GPU, as engines whose metrics kvlens reads "
+    "count them, or filled: from a lower tier, by transfer, or computed (prefill), and prefill by why it was "
+    "needed. You could avoid, at most, what another replica had, was evicted or was lost by a restart or "
+    "clear. Not in it: what fills no whole block, so the share that was found may be above the hit rate, and "
+    "what decoding generated. docs/figures.md says how exact each part is.",
     unit="tokens",
     kind="flow",
     width=24,

@@ -17,7 +17,7 @@ FROM
     SELECT *, dense_rank() OVER (ORDER BY in_all {worst}, replica) AS number
     FROM
     (
-        SELECT *, sum(part) OVER of_replica / sum(whole) OVER of_replica AS in_all
+        SELECT *, {in_all} AS in_all
         FROM
         ({figures}
         )
@@ -46,13 +46,33 @@ _HITS = f"""
             WHERE {MODELS}
             GROUP BY time, replica"""
 _AVOIDABLE = f"""
-            SELECT time, replica, {AVOIDABLE} AS part, sum(prefill_tokens) AS whole
-            FROM fills_series({_SERIES})
-            WHERE {MODELS} AND {MAIN_GROUPS}
-            GROUP BY time, replica"""
+            SELECT time, replica, of_causes * ifNull(computed, 1) AS part, whole
+            FROM
+            (
+                SELECT time, replica, {AVOIDABLE} AS of_causes, sum(prefill_tokens) AS whole
+                FROM fills_series({_SERIES})
+                WHERE {MODELS} AND {MAIN_GROUPS}
+                GROUP BY time, replica
+            ) AS filled
+            LEFT JOIN
+            (
+                SELECT
+                    replica,
+                    sum(avoidable_tokens) / nullIf(sum(
+                        peer_tokens + peer_and_evicted_tokens + evicted_tokens + evicted_elsewhere_tokens
+                            + cleared_tokens
+                    ), 0) AS computed
+                FROM hit_potential_series({RANGE})
+                WHERE {MODELS}
+                GROUP BY replica
+            ) AS bounds USING (replica)"""
+_RATIO = "sum(part) OVER of_replica / sum(whole) OVER of_replica"
 
 
-def _lanes(id: str, title: str, description: str, figures: str, *, low_is_bad: bool = False) -> Panel:
+def _lanes(
+    id: str, title: str, description: str, figures: str, *, in_all: str = _RATIO, low_is_bad: bool = False
+) -> Panel:
+    """Return a panel of `figures`: shares `part` of `whole`, and what a replica has `in_all` of the range."""
     return Panel(
         id=id,
         title=title,
@@ -65,7 +85,9 @@ def _lanes(id: str, title: str, description: str, figures: str, *, low_is_bad: b
         named_by="replica",
         names="replica",
         low_is_bad=low_is_bad,
-        sql=_LANES.format(figures=figures, worst="ASC" if low_is_bad else "DESC", most=MOST_LANES),
+        sql=_LANES.format(
+            figures=figures, in_all=in_all, worst="ASC" if low_is_bad else "DESC", most=MOST_LANES
+        ),
     )
 
 
@@ -86,7 +108,9 @@ HITS = _lanes(
 FILLED_AGAIN = _lanes(
     "fleet-lanes-avoidable",
     "Prefill you could avoid, by replica",
-    "Of what was filled and not brought by a lower tier or a transfer, the share that some replica held, or "
-    "had filled before: an upper bound, and not bounded by what engines count as computed.",
+    "The share of the prefill that some replica held, or had filled before: an upper bound, and over the "
+    "range no more than the engine counts as computed. Worst is who has most such tokens, as in the table "
+    "Replicas.",
     _AVOIDABLE,
+    in_all="sum(part) OVER of_replica",
 )

@@ -65,7 +65,10 @@ GROUPS = Panel(
     sql=f"""
 SELECT
     time,
-    concat(medium, ', group ', toString(group_idx), ', ', toString(block_size), ' tokens a block') AS series,
+    concat(
+        medium, ', group ', toString(group_idx), ', ',
+        if(block_size = 0, 'tokens not told', concat(toString(block_size), ' tokens a block'))
+    ) AS series,
     sum(entries) / uniqExact(window) AS blocks
 FROM occupancy_series({SERIES})
 WHERE {CHOSEN}

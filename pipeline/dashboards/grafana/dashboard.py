@@ -277,11 +277,11 @@ _BEYOND = {
     "type": "range",
     "options": {
         "from": 1.000001,
-        "to": None,
+        "to": 1e6,
         "result": {"text": "more than there is", "color": "dark-purple"},
     },
 }
-"""How a share above 1 is shown."""
+"""How a share above 1 is shown. A range without an end contains no number in Grafana 11: there null is 0."""
 
 
 def _colour_mode(panel: Panel) -> str:

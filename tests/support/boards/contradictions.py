@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.dashboards.boards import BOARDS
-from pipeline.dashboards.boards.causes import CAUSE_TOKENS, NO_PREFILL
+from pipeline.dashboards.boards.causes import CAUSE_TOKENS, GENERATED, NO_PREFILL
 from pipeline.dashboards.boards.flow import ASKED, FOUND, parts
 from pipeline.dashboards.fleet_metrics import families
 from pipeline.dashboards.queries import TOP
@@ -95,10 +95,11 @@ def _flow_adds_up(model: str, links: list[Row], causes: dict[str, float]) -> Ite
     for part in out.keys() - {ASKED}:
         yield from _differ(f"{model}, {part}", {"flows in": into[part], "flows out": out[part]})
     filled = out[ASKED] - into[FOUND]
-    yield from _differ(model, {"flow": filled, "fleet-fills": sum(causes.values())})
+    asked = {cause: tokens for cause, tokens in causes.items() if cause != GENERATED}
+    yield from _differ(model, {"flow": filled, "fleet-fills": sum(asked.values())})
     of_column = {part.column: into[part.name] for part in parts()}
-    for cause, columns in CAUSE_TOKENS.items():
-        told = {"flow": sum(of_column[column] for column in columns), "fleet-fills": causes[cause]}
+    for cause, tokens in asked.items():
+        told = {"flow": sum(of_column[column] for column in CAUSE_TOKENS[cause]), "fleet-fills": tokens}
         yield from _differ(f"{model}, {cause}", told)
 
 
@@ -180,6 +181,16 @@ def _what_is_held_is_what_replicas_hold(shown: Shown) -> Iterator[str]:
         yield from _differ(str(key), {"fleet-occupancy": tokens, "replica-occupancy": parts[key]})
 
 
+def _lanes_are_sorted_as_the_table_of_replicas(shown: Shown) -> Iterator[str]:
+    lanes = {row["place"]: row["replica"] for row in shown.panel("fleet-lanes-avoidable")}
+    avoidable: defaultdict[str, float] = defaultdict(float)
+    for row in shown.panel("fleet-replicas"):
+        avoidable[row["replica"]] += row["avoidable"] or 0
+    tokens = [avoidable[lanes[place]] for place in sorted(lanes)]
+    if tokens != sorted(tokens, reverse=True):
+        yield f"lanes of {[*lanes.items()]} have {tokens} avoidable tokens"
+
+
 def _costs_are_those_of_the_charts(shown: Shown) -> Iterator[str]:
     hours = {row["model"]: 0.0 for row in shown.panel("fleet-costs")}
     if len(hours) >= TOP:
@@ -223,6 +234,7 @@ CHECKS: tuple[Check, ...] = (
     _a_finding_has_one_figure_and_one_bound,
     _nothing_is_used_beyond_its_capacity_unmarked,
     _what_is_held_is_what_replicas_hold,
+    _lanes_are_sorted_as_the_table_of_replicas,
     _costs_are_those_of_the_charts,
     _unknown_history_is_told_in_the_answer_and_the_table,
     _a_curve_is_below_its_bound,
@@ -247,7 +259,7 @@ def _held(rows: list[Row]) -> dict[tuple[Any, str], float]:
     """Return the tokens of each time and medium, whatever is said of how exact they are."""
     found: defaultdict[tuple[Any, str], float] = defaultdict(float)
     for row in rows:
-        medium = row["medium"].removeprefix("≤ ").removesuffix(", as far as told")
+        medium = row["medium"].lstrip("≤≥≈ ").removesuffix(", as far as told")
         found[row["time"], medium] += row["tokens"] or 0
     return found
 

@@ -101,7 +101,7 @@ def _mapped(field: Field, value: Any) -> dict[str, Any] | None:
         value = int(value)
     for mapping in field.config.get("mappings", []):
         if mapping["type"] == "range":
-            if value >= mapping["options"]["from"] and mapping["options"]["to"] is None:
+            if mapping["options"]["from"] <= value <= mapping["options"]["to"]:
                 return dict(mapping["options"]["result"])
             continue
         assert mapping["type"] == "value"

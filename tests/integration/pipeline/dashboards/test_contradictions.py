@@ -92,7 +92,8 @@ def test_what_contradicts_is_found(filled: RunSql, fault: str) -> None:
 def hybrid_rows() -> list[Row]:
     """A hybrid, a: two groups, fine blocks beside the coarse ones, and a tier that tells no size.
 
-    Beside it b: 120 of 100 blocks, as removals are missing, and batches lost in the 34th minute.
+    Beside it b: 120 of 100 blocks, as removals are missing, batches lost in the 34th minute, and prompts
+    that were announced again, so that its disk holds no less than is counted.
     """
     found: list[Row] = [FleetSettingRow("horizon_seconds", 3600.0, 1), ModelRow("m", 1 << 20, 1)]
     for row in hour_of_rows():
@@ -100,7 +101,9 @@ def hybrid_rows() -> list[Row]:
             if row.medium == "cpu":
                 row = msgspec.structs.replace(row, block_size=0, tokens=0)
             elif row.replica == "b":
-                row = msgspec.structs.replace(row, entries=120, blocks=110, tokens=1760)
+                row = msgspec.structs.replace(row, entries=120, blocks=110, tokens=1760, at_least=True)
+                on_disk = {"medium": "disk", "capacity_blocks": 0, "entries": 5, "blocks": 5, "tokens": 80}
+                found.append(msgspec.structs.replace(row, **on_disk))
             else:
                 coarse = msgspec.structs.replace(
                     row, block_size=160, capacity_blocks=24, entries=6, blocks=6, tokens=960
@@ -133,13 +136,17 @@ def test_what_is_held_counts_once_and_fits(store: EmbeddedStore, empty_tables: E
             # Of 960 + 4,000 tokens no more than 24 blocks have room for; six and five blocks are in use.
             ("a", "gpu", 11, 10, 250, 24, 3840, 3840, True),
             ("b", "cpu", 10, 10, 0, 0, 0, None, False),
+            ("b", "disk", 5, 5, 0, 0, 0, 80, False),
             ("b", "gpu", 120, 110, 0, 100, 1600, 1600, True),
         ]
         shown = Shown(run, HOUR, END)
         assert {(row["medium"], row["tokens"]) for row in shown.panel("fleet-occupancy")} == {
-            ("≤ gpu", 3840.0 + 1600.0),
+            ("≈ gpu", 3840.0 + 1600.0),
+            ("≥ disk", 80.0),
             ("cpu", None),
         }
+        of_a = shown.panel("replica-occupancy", replica=["a"])
+        assert {row["medium"] for row in of_a} == {"≤ gpu", "cpu"}
         # 11 of 24 blocks of 160 tokens, and all of 100 blocks of 16.
         (full,) = shown.panel("fleet-gpu-full")
         assert full["full"] == pytest.approx((3840 * 11 / 24 + 1600) / 5440)

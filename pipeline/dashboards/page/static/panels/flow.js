@@ -10,7 +10,7 @@ const GAP = 2;
 const LETTER_PIXELS = 6.6;
 const PLAIN = "#8b95a1";
 
-export function drawFlow(body, panel, answer) {
+export function drawFlow(body, panel, answer, view) {
   const links = answer.columns[0].map((from, row) => ({ from, into: answer.columns[1][row], tokens: answer.columns[2][row] }));
   const root = links[0].from, all = total(links, root);
   const width = body.clientWidth || 400;
@@ -39,7 +39,10 @@ export function drawFlow(body, panel, answer) {
   }
   drawing.setAttribute("viewBox", `0 0 ${width} ${top + BAR}`);
   body.append(drawing, listed(links, root, all, colour, panel));
-  return () => {};
+  // Letters keep their size, so another width is another drawing.
+  const observer = new ResizeObserver(() => { if (body.clientWidth && body.clientWidth !== width) view.redraw(panel.id); });
+  observer.observe(body);
+  return () => observer.disconnect();
 }
 
 const total = (links, from) => links.reduce((sum, link) => sum + (link.from === from ? link.tokens : 0), 0);
@@ -67,7 +70,7 @@ function listed(links, from, all, colour, panel, depth = 0) {
     amount.dataset.figure = into;
     amount.dataset.value = tokens;
     const inner = depth < 3 && total(links, into) ? [listed(links, into, all, colour, panel, depth + 1)] : [];
-    return make("li", {}, dot, `${into} `, amount, ` ${figure(tokens, panel.unit)} tokens`, ...inner);
+    return make("li", {}, dot, `${into} `, amount, ` ${figure(tokens, panel.unit)}`, ...inner);
   }));
 }
 

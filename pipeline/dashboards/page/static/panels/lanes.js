@@ -31,7 +31,11 @@ export function drawLanes(body, panel, answer, view) {
     const lane = lanes[Math.floor((event.offsetY / canvas.clientHeight) * lanes.length)];
     if (lane && panel.names === "replica") show({ ...current(), full: null, board: "replica", replicas: [lane.name], roles: [] });
   });
-  return () => {};
+  // Whether names have room depends on the height.
+  const high = frame.clientHeight;
+  const observer = new ResizeObserver(() => { if (frame.clientHeight && frame.clientHeight !== high) view.redraw(panel.id); });
+  observer.observe(frame);
+  return () => observer.disconnect();
 }
 
 // Points of these panels are longer than those of other charts: as long as the least time between two.
@@ -82,5 +86,5 @@ function worst(panel, lanes) {
     if (newest(lane) !== null) amount.dataset.value = newest(lane);
     return [index ? " · " : "", named(panel.names, lane.name), " ", amount];
   });
-  return make("p", { className: "extent" }, `${lanes.length.toLocaleString()} replicas; worst, newest figure: `, ...first);
+  return make("p", { className: "extent" }, `Newest figures of the worst of ${lanes.length.toLocaleString()}: `, ...first);
 }
