@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.support.suite.servers import Lent, Shared
 
 
-def made_by(directory: Path, number: int) -> str:
-    return Shared(directory).once("tables", lambda: f"made by {number}")
+def test_the_first_who_asks_makes_what_all_have(tmp_path: Path) -> None:
+    """Each opens the file anew, so that threads wait for each other as processes do (flock(2))."""
 
+    def made_by(number: int) -> str:
+        return Shared(tmp_path).once("tables", lambda: f"made by {number}")
 
-def test_the_first_process_makes_what_all_have(tmp_path: Path) -> None:
-    with get_context("fork").Pool(4) as processes:
-        found = processes.starmap(made_by, [(tmp_path, number) for number in range(8)])
+    with ThreadPoolExecutor(4) as asking:
+        found = [*asking.map(made_by, range(8))]
     assert len({*found}) == 1
 
 
