@@ -18,10 +18,10 @@ from tests.support.processes import KVLENS, Started, kvlens, started
 SOON = 20.0
 """Seconds from a signal to the end, at most.
 
-Commands end within 3 s by Ctrl-C, of which they wait up to 2.5 s for what does not answer (docs/local.md has
-what was measured); connector and worker wait a second longer after SIGTERM. On a machine that is busy with
-other tests the rest takes a multiple. What once held an exit, such
-as a resolver, a compiler or a query, did so for tens of seconds.
+Commands end within 3 s by Ctrl-C, of which they wait up to 2.5 s for what does not answer
+(tests/bench/RESULTS.md has what was measured); connector and worker wait a second longer after SIGTERM. On a
+machine that is busy with other tests the rest takes a multiple. What once held an exit, such as a resolver, a
+compiler or a query, did so for tens of seconds.
 """
 ENGINE = '[{"id": "a", "model": "m", "endpoint": "tcp://127.0.0.1:9"}]'
 """An engine that nobody runs."""
