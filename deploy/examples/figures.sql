@@ -1,6 +1,10 @@
 -- Figures in a ClickHouse of your own, from `kvlens.figures.v1`: avoidable prefill by model.
--- Needs the broker's address below and, of the server, nothing else. The engine reads committed records, and every
--- compression that kvlens writes.
+--
+--     clickhouse-client --queries-file figures.sql
+--
+-- Needs the broker's address below (and another topic where `kafka.topic_prefix` is not kvlens). The engine reads
+-- committed records only, every compression that kvlens writes, and all that the topic still has: a week.
+-- Where nothing comes: SELECT table, exceptions.text FROM system.kafka_consumers.
 
 CREATE TABLE figures_in_kafka (figure String)
 ENGINE = Kafka
@@ -22,6 +26,7 @@ CREATE TABLE my_fills
     filled_tokens UInt64,
     promoted_tokens UInt64,
     transferred_tokens UInt64,
+    generated_tokens UInt64,
     avoidable_tokens UInt64,
     version UInt64
 )
@@ -41,6 +46,7 @@ SELECT
     JSONExtractUInt(figure, 'filled_tokens') AS filled_tokens,
     JSONExtractUInt(figure, 'promoted_tokens') AS promoted_tokens,
     JSONExtractUInt(figure, 'transferred_tokens') AS transferred_tokens,
+    JSONExtractUInt(figure, 'generated_tokens') AS generated_tokens,
     JSONExtractUInt(figure, 'peer_tokens') + JSONExtractUInt(figure, 'peer_and_evicted_tokens')
         + JSONExtractUInt(figure, 'evicted_tokens') + JSONExtractUInt(figure, 'evicted_elsewhere_tokens')
         + JSONExtractUInt(figure, 'cleared_tokens') AS avoidable_tokens,
@@ -48,10 +54,11 @@ SELECT
 FROM figures_in_kafka
 WHERE JSONExtractString(figure, 'table') = 'fills_10s';
 
--- Prefill of the last hour and the part of it that had been computed before: the hit potential. Of engines with several
--- KV-cache groups only the one that filled most counts, since each group holds the same tokens once more.
-CREATE VIEW my_hit_potential AS
+-- Prefill, and the part of it that had been computed before: the hit potential, in steps of five minutes. Of engines with
+-- several KV-cache groups only the one that filled most counts, since each group holds the same tokens once more.
+CREATE VIEW my_hit_potential_series AS
 SELECT
+    time,
     model,
     sum(prefill) AS prefill_tokens,
     sum(avoidable) AS avoidable_prefill_tokens,
@@ -59,16 +66,27 @@ SELECT
 FROM
 (
     SELECT
+        toStartOfInterval(window, INTERVAL 5 MINUTE) AS time,
         model,
         replica,
         group_idx,
         sum(filled_tokens) AS filled,
-        sum(toInt64(filled_tokens) - promoted_tokens - transferred_tokens) AS prefill,
+        sum(toInt64(filled_tokens) - promoted_tokens - transferred_tokens - generated_tokens) AS prefill,
         sum(avoidable_tokens) AS avoidable
     FROM my_fills FINAL
-    WHERE window >= now() - INTERVAL 1 HOUR
-    GROUP BY hash_domain, model, replica, group_idx
+    GROUP BY time, hash_domain, model, replica, group_idx
     ORDER BY filled DESC, group_idx
-    LIMIT 1 BY hash_domain, model, replica
+    LIMIT 1 BY time, hash_domain, model, replica
 )
+GROUP BY time, model;
+
+-- The last hour, from the step in which it began.
+CREATE VIEW my_hit_potential AS
+SELECT
+    model,
+    sum(prefill_tokens) AS prefill_tokens,
+    sum(avoidable_prefill_tokens) AS avoidable_prefill_tokens,
+    avoidable_prefill_tokens / nullIf(prefill_tokens, 0) AS avoidable_share
+FROM my_hit_potential_series
+WHERE time >= toStartOfInterval(now('UTC') - INTERVAL 1 HOUR, INTERVAL 5 MINUTE)
 GROUP BY model;

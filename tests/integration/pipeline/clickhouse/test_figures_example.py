@@ -55,11 +55,23 @@ def test_avoidable_prefill_by_model(client: Any) -> None:
         fills("a", filled_tokens=100, evicted_tokens=100, version=2, shard=1),
         # Another group of the same tokens.
         fills("a", filled_tokens=640, cold_tokens=640, version=2, group_idx=1),
-        fills("b", filled_tokens=400, cleared_tokens=50, transferred_tokens=150, cold_tokens=200, version=9),
+        fills(
+            "b",
+            filled_tokens=430,
+            cleared_tokens=50,
+            transferred_tokens=150,
+            generated_tokens=30,
+            cold_tokens=200,
+            version=9,
+        ),
         fills("b", filled_tokens=10**6, cold_tokens=10**6, version=9, window=NOW - timedelta(hours=2)),
     ]
     lines = [record.value.decode() for record in Figures(Kafka(), 8).records(rows) if record.value]
     other = json.dumps({"table": "flow_10s", "window": "2026-01-01T00:00:00Z", "replica": "a"})
     client.insert("figures_in_kafka", [[line] for line in [*lines, other]], column_names=["figure"])
-    # a: 1,100 filled less 100 promoted; b: 400 less 150 transferred.
+    # a: 1,100 filled less 100 promoted; b: 430 less 150 transferred and 30 generated.
     assert client.query("SELECT * FROM my_hit_potential").result_rows == [("m", 1250, 450, 450 / 1250)]
+    series = (
+        "SELECT model, prefill_tokens, avoidable_prefill_tokens FROM my_hit_potential_series ORDER BY time"
+    )
+    assert client.query(series).result_rows == [("m", 10**6, 0), ("m", 1250, 450)]
