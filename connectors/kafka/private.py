@@ -20,6 +20,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.record import default_records
 
 from connectors.kafka.renewed import RenewedPassword
+from connectors.kafka.topics import Compression
 
 # A connection
 
@@ -76,11 +77,11 @@ def pack_with(packed: Callable[[bytes], bytes], unpacked: Callable[[bytes], byte
 Batch = BatchBuilder
 
 
-def new_batch(most_bytes: int, *, zstd: bool, transactional: bool) -> BatchBuilder:
+def new_batch(most_bytes: int, compression: Compression, *, transactional: bool) -> BatchBuilder:
     """Return a batch for `send_batch`, which has its own compression."""
     kinds = default_records.DefaultRecordBatch
-    codec = kinds.CODEC_ZSTD if zstd else kinds.CODEC_NONE
-    return BatchBuilder(most_bytes, codec, is_transactional=transactional)
+    codecs = {"none": kinds.CODEC_NONE, "gzip": kinds.CODEC_GZIP, "zstd": kinds.CODEC_ZSTD}
+    return BatchBuilder(most_bytes, codecs[compression], is_transactional=transactional)
 
 
 # Clients

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
+from typing import Literal
 
 import msgspec
 
@@ -40,6 +41,9 @@ def murmur2(key: bytes) -> int:
     return hashed ^ hashed >> 15
 
 
+Compression = Literal["none", "gzip", "zstd"]
+
+
 class Topic(msgspec.Struct, frozen=True):
     """What the catalogue says about a topic, as far as creation and rights need it."""
 
@@ -48,6 +52,8 @@ class Topic(msgspec.Struct, frozen=True):
     config: Mapping[str, str]
     producers: list[str]
     consumers: list[str]
+    compression: Compression = "zstd"
+    """What its records are compressed with, if at all (`compression_of`)."""
     same_partitions_as: str | None = None
     """Catalogue key of the topic whose partition numbers name the same state."""
 
@@ -71,6 +77,11 @@ def catalogue() -> Mapping[str, Topic]:
 def topic_name(kafka: Kafka, key: str) -> str:
     """Return the name in the cluster of the topic `key` of the catalogue."""
     return f"{kafka.topic_prefix}.{catalogue()[key].name}"
+
+
+def compression_of(kafka: Kafka, key: str) -> Compression:
+    """Return what records of the topic `key` of the catalogue are compressed with."""
+    return "none" if kafka.compression == "none" else catalogue()[key].compression
 
 
 @lru_cache(maxsize=16_384)

@@ -3,7 +3,7 @@
 --     clickhouse-client --queries-file figures.sql
 --
 -- Needs the broker's address below (and another topic where `kafka.topic_prefix` is not kvlens). The engine reads
--- committed records only, every compression that kvlens writes, and all that the topic still has: a week.
+-- committed records only, every compression that kvlens writes, and all that the topic still has: a day.
 -- Where nothing comes: SELECT table, exceptions.text FROM system.kafka_consumers.
 
 CREATE TABLE figures_in_kafka (figure String)

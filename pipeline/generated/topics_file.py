@@ -32,6 +32,8 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether values are JSON whatever `kafka.record_format` says."""
     keyed: bool = False
     """Whether the hash of a record's key says its partition; otherwise the key is none of partitions."""
+    compression: str = "zstd"
+    """What `kafka.compression` other than `none` is there."""
     same_partitions_as: str | None = None
 
 

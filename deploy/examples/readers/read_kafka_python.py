@@ -6,7 +6,8 @@
 
     uv run read_kafka_python.py 127.0.0.1:9092 kvlens.figures.v1 MY_GROUP [read_uncommitted]
 
-kafka-python reads zstd with zstandard, and committed records only where it is told so.
+kafka-python reads zstd with zstandard, and committed records only where it is told so. Keep its polls long:
+where one ends while the client joins its group again, 3.0.12 never takes the partitions that it gets.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ consumer = KafkaConsumer(
 until = time.monotonic() + 60
 try:
     while time.monotonic() < until:
-        for records in consumer.poll(timeout_ms=200).values():
+        for records in consumer.poll(timeout_ms=5_000).values():
             for record in records:
                 value = record.value
                 shown = {

@@ -125,6 +125,8 @@ def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
         f"- Compatibility: {topic.compatibility}",
         "- Settings: " + ", ".join(code(f"{key}={value}") for key, value in topic.config.items()),
     ]
+    if DOWNSTREAM in topic.consumers:
+        facts.append(f'- Compression: {topic.compression}, or none with `kafka.compression = "none"`')
     blocks = [topic.description, "\n".join(facts)]
     if headers := headers_of(name, topic):
         blocks.append("Headers, CloudEvents in binary mode:")

@@ -13,7 +13,7 @@ from connectors.kafka.encoding import Encoding
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.schema_registry import prefixes
 from connectors.kafka.security import client_options
-from connectors.kafka.topics import partition_of_key, topic_name
+from connectors.kafka.topics import compression_of, partition_of_key, topic_name
 from connectors.process.errors import DataError
 from connectors.process.stopping import ended_within
 from connectors.process.waiting import Waiting
@@ -93,12 +93,13 @@ class ChoiceLog:
         found = await describe(self._settings)
         require_rights(found, kafka, [RECORDING])
         self._encoding.prefixes = await prefixes(kafka, "choices")
+        compression = compression_of(kafka, "choices")
         producer = AIOKafkaProducer(
             acks="all",
             # A record that is in the log twice counts once (`schemas.rows.ChoiceRow`). An idempotent producer
             # would go on trying when its router has long been told that nobody knows.
             enable_idempotence=False,
-            compression_type=None if kafka.compression == "none" else kafka.compression,
+            compression_type=None if compression == "none" else compression,
             request_timeout_ms=int(ANSWER_SECONDS * 1000),
             **client_options(kafka),
         )

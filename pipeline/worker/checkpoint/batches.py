@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from connectors.kafka.private import Batch, new_batch
+from connectors.kafka.topics import catalogue, compression_of, topic_name
 from pipeline.worker.checkpoint.record import Record
 from schemas.settings import Kafka
 
@@ -17,10 +18,9 @@ Place = tuple[str, int]
 def batches(records: Iterable[Record], kafka: Kafka, *, transactional: bool) -> Iterator[tuple[Place, Batch]]:
     """Give full batches as they fill, the others at the end; those of a partition are in its order.
 
-    Compressed as `kafka.compression` says: a producer has one compression for all topics, and a transaction
-    one producer.
+    Compressed as each topic is: a producer has one compression for all topics, and a transaction one producer.
     """
-    zstd = kafka.compression != "none"
+    compressions = {topic_name(kafka, key): compression_of(kafka, key) for key in catalogue()}
     unfinished: dict[Place, Batch] = {}
     for record in records:
         place = record.topic, record.partition
@@ -29,7 +29,9 @@ def batches(records: Iterable[Record], kafka: Kafka, *, transactional: bool) -> 
             continue
         if batch is not None:
             yield place, batch
-        batch = unfinished[place] = new_batch(BATCH_BYTES, zstd=zstd, transactional=transactional)
+        batch = unfinished[place] = new_batch(
+            BATCH_BYTES, compressions[record.topic], transactional=transactional
+        )
         _append(batch, record)
     yield from unfinished.items()
 

@@ -78,6 +78,7 @@ def topics(broker: EmbeddedBroker, loop: asyncio.AbstractEventLoop) -> Iterator[
 
 async def _topics(servers: str) -> AsyncGenerator[Mapping[str, Topic]]:
     closed = {
+        "gzip": await written.with_gzip(servers),
         "aborted at last": await written.aborted_at_last(servers),
         "large": await written.large(servers),
         "compacted": await written.compacted(servers),
@@ -141,7 +142,7 @@ def test_a_client_shows_what_the_table_says(
     passed = [record for record in held.uncommitted if record.key in client.aborted]
     assert runs["transactions", ()].records == sorted([*held.committed, *passed])
     assert runs["transactions", ("read_uncommitted",)].records == sorted([*held.committed, *held.uncommitted])
-    for kind in ("aborted at last", "large", "compacted"):
+    for kind in ("aborted at last", "gzip", "large", "compacted"):
         assert runs[kind, ()].records == topics[kind].committed
     # Compacted times are not told: a broker that compacts tombstones writes those of their batch anew.
     of_producer = {
@@ -162,26 +163,42 @@ def test_rskafka_reads_what_is_written_without_transactions(
 
 
 @pytest.mark.parametrize("name", ["aiokafka", "kafka-python"])
-def test_a_reader_names_the_codec_that_it_lacks(
+def test_without_its_codec_a_reader_reads_figures_and_names_what_the_others_need(
     name: str, broker: EmbeddedBroker, topics: Mapping[str, Topic], tmp_path: Path
 ) -> None:
-    *_, script = command_of(name, tmp_path)
+    *start, script = command_of(name, tmp_path)
     text = Path(script).read_text()
     bare = re.sub(r', "(cramjam|zstandard)==[^"]*"', "", text)
     assert bare != text
     Path(script).write_text(bare)
-    run = ran([*_, script], broker.bootstrap_servers, topics["large"])
-    assert (run.status, run.records) == (69, [])
-    assert run.error.splitlines()[-1].startswith("the topic is compressed with zstd: pip install ")
+    _reads_gzip_and_names([*start, script], "pip install ", broker.bootstrap_servers, topics)
 
 
-def test_a_reader_names_the_node_that_it_lacks(tmp_path: Path) -> None:
-    for name in ("KafkaJS", "platformatic"):
-        program = Path(command_of(name, tmp_path)[1])
-        run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-save", OLD_NODE], program.parent)
-        command = [str(program.parent / "node_modules" / ".bin" / "node"), str(program)]
-        ended = subprocess.run(
-            [*command, "127.0.0.1:1", "t", "g"], capture_output=True, text=True, check=False
-        )
-        assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (69, "", 1)
-        assert "use Node 22.15 or newer" in ended.stderr
+def test_kafkajs_on_an_old_node_reads_figures_and_names_what_the_others_need(
+    broker: EmbeddedBroker, topics: Mapping[str, Topic], tmp_path: Path
+) -> None:
+    command = _on_an_old_node("KafkaJS", tmp_path)
+    _reads_gzip_and_names(command, "use Node 22.15 or newer", broker.bootstrap_servers, topics)
+
+
+def _reads_gzip_and_names(command: Command, need: str, servers: str, topics: Mapping[str, Topic]) -> None:
+    read = ran(command, servers, topics["gzip"])
+    assert (read.status, read.records) == (0, topics["gzip"].committed)
+    refused = ran(command, servers, topics["large"])
+    assert (refused.status, refused.records) == (69, [])
+    *_, last = refused.error.splitlines()
+    assert last.startswith("the topic is compressed with zstd")
+    assert need in last
+
+
+def test_platformatic_on_an_old_node_names_the_one_that_it_needs(tmp_path: Path) -> None:
+    command = [*_on_an_old_node("platformatic", tmp_path), "127.0.0.1:1", "t", "g"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (69, "", 1)
+    assert "use Node 22.15 or newer" in ended.stderr
+
+
+def _on_an_old_node(name: str, folder: Path) -> Command:
+    program = Path(command_of(name, folder)[1])
+    run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-save", OLD_NODE], program.parent)
+    return [str(program.parent / "node_modules" / ".bin" / "node"), str(program)]

@@ -68,12 +68,14 @@ class Writer:
 
 
 @asynccontextmanager
-async def writer(servers: str, topic: str, *, transactional: bool = True) -> AsyncIterator[Writer]:
+async def writer(
+    servers: str, topic: str, *, transactional: bool = True, compression: str = "zstd"
+) -> AsyncIterator[Writer]:
     producer = AIOKafkaProducer(
         bootstrap_servers=servers,
         transactional_id=topic if transactional else None,
         transaction_timeout_ms=OPEN_MS,
-        compression_type="zstd",
+        compression_type=compression,
         max_request_size=8 << 20,
         enable_idempotence=transactional,
     )
@@ -123,6 +125,13 @@ async def aborted_at_last(servers: str) -> Topic:
     async with writer(servers, name) as write:
         committed = await write.transaction(some("a", "b", "c"), "commit")
         return Topic(name, committed, await write.transaction(some("d", "e"), "abort"))
+
+
+async def with_gzip(servers: str) -> Topic:
+    """As figures and choices are: every client reads it as it is installed."""
+    name = await created(servers, "gzip")
+    async with writer(servers, name, compression="gzip") as write:
+        return Topic(name, await write.transaction(some("a", "b", "c"), "commit"))
 
 
 async def large(servers: str) -> Topic:

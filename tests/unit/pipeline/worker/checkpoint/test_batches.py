@@ -11,8 +11,11 @@ from pipeline.worker.checkpoint.record import Record
 from schemas.settings import Kafka
 
 
-def record(partition: int, value: bytes) -> Record:
-    return Record("t", partition, b"k", value, compressed=True, headers=[("h", b"v")])
+RESIDENCY = "kvlens.residency.v1"
+
+
+def record(partition: int, value: bytes, topic: str = RESIDENCY) -> Record:
+    return Record(topic, partition, b"k", value, compressed=True, headers=[("h", b"v")])
 
 
 def read(builder: Any) -> list[Any]:
@@ -33,7 +36,7 @@ def test_records_of_a_partition_share_batches_in_their_order() -> None:
     ]
     found: dict[int, list[list[bytes]]] = {}
     for (topic, partition), builder in batches(sent, Kafka(compression="none"), transactional=True):
-        assert topic == "t"
+        assert topic == RESIDENCY
         read_back = read(builder)
         assert {tuple(one.headers) for one in read_back} == {(("h", b"v"),)}
         found.setdefault(partition, []).append([one.value for one in read_back])
@@ -45,3 +48,15 @@ def test_a_record_larger_than_a_batch_has_one_of_its_own() -> None:
     sent = [record(0, b"a"), record(0, larger), record(0, b"c")]
     made = [read(builder) for _, builder in batches(sent, Kafka(compression="none"), transactional=False)]
     assert [[one.value for one in batch] for batch in made] == [[b"a"], [larger], [b"c"]]
+
+
+def test_figures_are_compressed_with_what_every_client_reads() -> None:
+    sent = [record(0, b"a" * 1000), record(0, b"a" * 1000, "kvlens.figures.v1")]
+    kinds = {}
+    for (topic, _), builder in batches(sent, Kafka(), transactional=True):
+        builder.close()
+        kinds[topic] = DefaultRecordBatch(bytes(builder._build())).compression_type
+    assert kinds == {
+        RESIDENCY: DefaultRecordBatch.CODEC_ZSTD,
+        "kvlens.figures.v1": DefaultRecordBatch.CODEC_GZIP,
+    }
