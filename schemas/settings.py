@@ -44,8 +44,8 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     """Where the log is, and how kvlens writes records."""
 
     compression: Literal["none", "zstd"] = "zstd"
-    """Compression of records: `none`, or that of each topic, which is zstd, and gzip for figures and choices,
-    since every client reads it. Those of checkpoints have none: brokers that compact them would do it again."""
+    """Compression of records: `none`, or `zstd`, with gzip for figures and choices, which every client reads.
+    Checkpoints have none: brokers that compact them would do it again."""
     record_format: Literal["msgpack", "json"] = "msgpack"
     """Encoding of events, residency and choices; readers see it in the `content-type` header. JSON is for
     those that cannot read MessagePack: it takes more bytes, and more of the workers' time."""

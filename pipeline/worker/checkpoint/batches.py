@@ -18,7 +18,7 @@ Place = tuple[str, int]
 def batches(records: Iterable[Record], kafka: Kafka, *, transactional: bool) -> Iterator[tuple[Place, Batch]]:
     """Give full batches as they fill, the others at the end; those of a partition are in its order.
 
-    Compressed as each topic is: a producer has one compression for all topics, and a transaction one producer.
+    Compressed here and by topic: a producer has one compression for all, and a transaction one producer.
     """
     compressions = {topic_name(kafka, key): compression_of(kafka, key) for key in catalogue()}
     unfinished: dict[Place, Batch] = {}

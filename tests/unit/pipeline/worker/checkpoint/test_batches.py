@@ -10,7 +10,6 @@ from pipeline.worker.checkpoint.batches import BATCH_BYTES, batches
 from pipeline.worker.checkpoint.record import Record
 from schemas.settings import Kafka
 
-
 RESIDENCY = "kvlens.residency.v1"
 
 
