@@ -62,18 +62,18 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
+def of_topics() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
     yield loop
     loop.close()
 
 
 @pytest.fixture(scope="module")
-def topics(broker: EmbeddedBroker, loop: asyncio.AbstractEventLoop) -> Iterator[Mapping[str, Topic]]:
+def topics(broker: EmbeddedBroker, of_topics: asyncio.AbstractEventLoop) -> Iterator[Mapping[str, Topic]]:
     """By kind; one has a transaction that is open as long as the tests run."""
     held = _topics(broker.bootstrap_servers)
-    yield loop.run_until_complete(anext(held))
-    loop.run_until_complete(held.aclose())
+    yield of_topics.run_until_complete(anext(held))
+    of_topics.run_until_complete(held.aclose())
 
 
 async def _topics(servers: str) -> AsyncGenerator[Mapping[str, Topic]]:
@@ -127,7 +127,7 @@ def test_a_client_shows_what_the_table_says(
     name: str,
     broker: EmbeddedBroker,
     topics: Mapping[str, Topic],
-    loop: asyncio.AbstractEventLoop,
+    of_topics: asyncio.AbstractEventLoop,
     tmp_path: Path,
 ) -> None:
     client, servers, command = CLIENTS[name], broker.bootstrap_servers, command_of(name, tmp_path)
@@ -150,7 +150,7 @@ def test_a_client_shows_what_the_table_says(
     }
     assert of_producer == {client.time == "producer"}
     last = "aborted at last"
-    assert loop.run_until_complete(lag(servers, runs[last, ()], topics[last])) == client.lag
+    assert of_topics.run_until_complete(lag(servers, runs[last, ()], topics[last])) == client.lag
 
 
 def test_rskafka_reads_what_is_written_without_transactions(
