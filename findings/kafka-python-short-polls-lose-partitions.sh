@@ -10,8 +10,7 @@
 #        assignment in the same way, now and then, if it joins before it has seen the topic: then it reads nothing at all.
 set -eu
 dir=$(mktemp -d)
-broker=
-trap 'test -z "$broker" || kill "$broker"; wait; rm -rf "$dir"' EXIT
+trap 'rm -rf "$dir"' EXIT
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 for version in 3.0.12 2.3.3; do
   python3 -m pip install --quiet --target "$dir/$version" "kafka-python==$version"
@@ -43,6 +42,7 @@ export CLASSPATH="$dir/jars/*"
 java -Xmx256m kafka.tools.StorageTool format -t 4L6g3nShT-eMCtK--X86sw -c "$dir/server.properties" > "$dir/log" 2>&1
 java -Xmx256m kafka.Kafka "$dir/server.properties" >> "$dir/log" 2>&1 &
 broker=$!
+trap 'kill "$broker"; wait; rm -rf "$dir"' EXIT
 cat > "$dir/run.py" <<'PYTHON'
 import importlib.metadata
 import sys
