@@ -10,19 +10,31 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import DecodeError, Raw, defstruct
 from msgspec.msgpack import Decoder
 
 from connectors.engines.catalogue import CATALOGUE, OTHER_TYPE_KEY, TYPE_KEY, Catalogue, EventForm
-from connectors.engines.media import owner_named
 from connectors.engines.recognition import StreamEra
 from connectors.engines.sighting import NIL, Meaning, Sighting, is_map
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import open_envelope
 from connectors.normalise.errors import EventError, FrameError, UnknownType
-from connectors.normalise.hashes import object_hash, pack_hash, pack_hashes, tenant_group
+from connectors.normalise.fields import (
+    ARRAY,
+    OPTIONAL_INTEGER,
+    OPTIONAL_TEXT,
+    block_size_in,
+    decoded,
+    group_in,
+    hashes_in,
+    lora_in,
+    owner_in,
+    parent_in,
+    unpacked,
+)
+from connectors.normalise.hashes import object_hash, pack_hashes, tenant_group
 from connectors.normalise.links import Linker, Told
 from connectors.normalise.pages import UNFILLED_LENGTH, split, tokens_in_last
 from connectors.normalise.pseudonyms import Pseudonyms
@@ -30,8 +42,6 @@ from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import (
     ABSENT,
     MAX_BATCH_HASHES,
-    MAX_BLOCK_SIZE,
-    MAX_GROUP_IDX,
     MAX_ONE_BY_ONE,
     MAX_POSITIONS,
     STRETCH_EVENTS,
@@ -40,28 +50,17 @@ from connectors.normalise.wire import (
 from connectors.process.array_length import array_length
 from schemas.events import OWNED, Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.hashes import HASH_BYTES
-from schemas.reasons import UndecodableReason
 
-T = TypeVar("T")
 Together = Callable[[Sequence[Raw]], Sequence[Event] | None]
 """Decodes events at once, or gives up."""
 
-_ARRAY = Decoder(list[Raw])
+_TEXT = Decoder(str)
+_SHORT_TEXT = Decoder(Text)
 _POSITIONS = tuple(f"at_{number}" for number in range(MAX_POSITIONS))
 _FIRST_ELEMENTS: Decoder[Any] = Decoder(
     defstruct("FirstElements", [(name, Raw) for name in _POSITIONS], array_like=True, gc=False)
 )
 """What is behind them is skipped, without an object for each."""
-_BYTES = Decoder(bytes)
-_ANYTHING = Decoder(Raw)
-_TEXT = Decoder(str)
-_SHORT_TEXT = Decoder(Text)
-_OPTIONAL_TEXT = Decoder(Text | None)
-_INTEGER = Decoder(int)
-_OPTIONAL_INTEGER = Decoder(int | None)
-_HASHES = Decoder(list[int | bytes])
-_PARENT = Decoder(int | bytes | None)
-_LORA_ID = Decoder(int | Text | None)
 
 _NO_HASHES = Raw(b"\x90")
 _BINS = frozenset({0xC4, 0xC5, 0xC6})
@@ -171,14 +170,14 @@ class ReferenceDecoder:
         """
         first = memoryview(raw)[0]
         if first in _BINS:  # llm-d packs each event by itself
-            raw = _unpacked(raw)
+            raw = unpacked(raw)
             first = memoryview(raw)[0]
         if first & 0xF0 == 0x90 or first in (0xDC, 0xDD):
             elements = _elements(raw)
             form = self._form(elements[0] if elements else ABSENT, ABSENT)
             return self._understood(form, _of_array(elements, form), elements, room)
         if is_map(raw):
-            event = _decode(self._event_map, raw, "bad_field_type")
+            event = decoded(self._event_map, raw, "bad_field_type")
             medium = self._attributes.get("medium")
             named = event.type if event.type != ABSENT else event.other_type
             form = self._form(named, ABSENT if medium is None else getattr(event, medium))
@@ -190,7 +189,7 @@ class ReferenceDecoder:
     def _form(self, raw: Raw, raw_medium: Raw) -> EventForm:
         if raw == ABSENT:
             raise EventError("missing_type")
-        name = _decode(_TEXT, raw, "type_not_string")
+        name = decoded(_TEXT, raw, "type_not_string")
         form = self._forms.get(name)
         if form is None:
             raise UnknownType(name, self._medium_if_any(raw_medium))
@@ -199,7 +198,7 @@ class ReferenceDecoder:
     def _medium_if_any(self, raw: Raw) -> str | None:
         """Return the canonical medium that an event names where others have it, None if it names none."""
         try:
-            spelling = None if raw == ABSENT else _OPTIONAL_TEXT.decode(raw)
+            spelling = None if raw == ABSENT else OPTIONAL_TEXT.decode(raw)
         except (DecodeError, UnicodeDecodeError, RecursionError):
             return None
         return self._locate(spelling)[0] if spelling else None
@@ -230,22 +229,22 @@ class ReferenceDecoder:
             medium = self._medium_if_any(value("medium"))
             if medium is None and "medium" in form.required:
                 raise EventError("bad_medium")
-            owner = _owner(value)
+            owner = owner_in(value)
             return (Cleared(f"{owner}{OWNED}{medium or ''}" if owner else medium),)
         raw_hashes = value("hashes")
         if array_length(raw_hashes) > room:
             raise FrameError("frame_too_large")
-        hashes = _hashes(raw_hashes)
+        hashes = hashes_in(raw_hashes)
         packed = pack_hashes(hashes)
-        spelling = _decode(_OPTIONAL_TEXT, value("medium"), "bad_medium")
-        medium, raw_medium, store_only = self._locate(spelling, _owner(value))
-        group_idx = _group_idx(value("group_idx"))
+        spelling = decoded(OPTIONAL_TEXT, value("medium"), "bad_medium")
+        medium, raw_medium, store_only = self._locate(spelling, owner_in(value))
+        group_idx = group_in(value("group_idx"))
         event: Event
         seen = Sighting(form.name, form.kind, elements, fields, hashes, medium, raw_medium, marks)
         if form.kind == "moved":
             self._era.saw(seen, form)
             store_only = store_only or self._era.store_only(medium)
-            left, raw_left, _ = self._locate(_decode(_OPTIONAL_TEXT, value("from_medium"), "bad_medium"))
+            left, raw_left, _ = self._locate(decoded(OPTIONAL_TEXT, value("from_medium"), "bad_medium"))
             return (
                 Removed(packed, left, raw_left, group_idx),
                 Stored(packed, 0, 0, None, medium, raw_medium, group_idx, store_only=store_only),
@@ -274,19 +273,17 @@ class ReferenceDecoder:
         in_map: bool,
     ) -> Stored:
         """Return a store of these blocks; `where` is its canonical medium, that as spelled, and its group."""
-        blocks, block_size = len(packed) // HASH_BYTES, _block_size(value("block_size"))
+        blocks, block_size = len(packed) // HASH_BYTES, block_size_in(value("block_size"))
         event = Stored(
             packed,
             block_size,
             blocks * block_size,
-            _parent(value("parent")),
+            parent_in(value("parent")),
             *where,
-            _decode(_OPTIONAL_TEXT, value("spec_kind"), "bad_field_type"),
-            _decode(_OPTIONAL_INTEGER, value("sliding_window"), "bad_field_type"),
-            _lora(value("lora_name"), value("lora_id")),
-            _decode(_OPTIONAL_TEXT, value("session"), "bad_field_type")
-            if self._forward_session_ids
-            else None,
+            decoded(OPTIONAL_TEXT, value("spec_kind"), "bad_field_type"),
+            decoded(OPTIONAL_INTEGER, value("sliding_window"), "bad_field_type"),
+            lora_in(value("lora_name"), value("lora_id")),
+            decoded(OPTIONAL_TEXT, value("session"), "bad_field_type") if self._forward_session_ids else None,
         )
         if self._linker is not None and event.medium == "gpu":
             told = Told.by(fields, in_map=in_map)
@@ -298,37 +295,27 @@ class ReferenceDecoder:
 
     def _of_object(self, form: EventForm, fields: Mapping[Meaning, Raw]) -> Event:
         """Return what an event says of objects of a tenant, each of which is a block."""
-        group = tenant_group(_decode(_SHORT_TEXT, fields["tenant"], "bad_field_type"))
+        group = tenant_group(decoded(_SHORT_TEXT, fields["tenant"], "bad_field_type"))
         if form.kind == "cleared":
             return Cleared("", group)
         key = fields.get("object_key", NIL)
-        hashes = _hashes(fields.get("hashes", _NO_HASHES))
+        hashes = hashes_in(fields.get("hashes", _NO_HASHES))
         if key != NIL:
-            packed = object_hash(_decode(_SHORT_TEXT, key, "bad_field_type"))
+            packed = object_hash(decoded(_SHORT_TEXT, key, "bad_field_type"))
         elif hashes:
             packed = pack_hashes(hashes)
         else:
             raise EventError("no_identity")
-        spelling = _decode(_OPTIONAL_TEXT, fields.get("medium", NIL), "bad_medium")
+        spelling = decoded(OPTIONAL_TEXT, fields.get("medium", NIL), "bad_medium")
         medium, raw_medium, _ = self._locate(spelling)
         self._era.saw(Sighting(form.name, form.kind, None, fields, hashes, medium, raw_medium), form)
         if form.kind == "removed":
             return Removed(packed, medium, raw_medium, group)
         raw_size = fields.get("block_size", NIL)
-        size = 0 if raw_size == NIL else _block_size(raw_size)
+        size = 0 if raw_size == NIL else block_size_in(raw_size)
         tokens = size * (len(packed) // HASH_BYTES)
         # What is evicted is announced by nothing, only what somebody removes.
         return Stored(packed, size, tokens, None, medium, raw_medium, group, store_only=True)
-
-
-def _owner(value: Callable[[Meaning], Raw]) -> str:
-    """Return whose the medium of an event is; empty: the engine's own."""
-    owner, locality = value("owner"), value("locality")
-    if owner == NIL and locality == NIL:
-        return ""
-    return owner_named(
-        _decode(_OPTIONAL_TEXT, owner, "bad_medium"), _decode(_OPTIONAL_TEXT, locality, "bad_medium")
-    )
 
 
 @lru_cache(maxsize=8)
@@ -353,19 +340,11 @@ def _event_map(catalogue: Catalogue) -> tuple[Decoder[Any], Mapping[str, str]]:
     return Decoder(event_map), attributes
 
 
-def _unpacked(raw: Raw) -> Raw:
-    """Return the value that is encoded in bytes."""
-    try:
-        return _ANYTHING.decode(_BYTES.decode(raw))
-    except (DecodeError, RecursionError):
-        raise EventError("missing_type") from None
-
-
 def _elements(raw: Raw) -> list[Raw]:
     """Return the elements of an event in array form, at most MAX_POSITIONS of them."""
     if array_length(raw) <= MAX_POSITIONS:
-        return _decode(_ARRAY, raw, "bad_field_type")
-    first = _decode(_FIRST_ELEMENTS, raw, "bad_field_type")
+        return decoded(ARRAY, raw, "bad_field_type")
+    first = decoded(_FIRST_ELEMENTS, raw, "bad_field_type")
     return [getattr(first, name) for name in _POSITIONS]
 
 
@@ -399,54 +378,3 @@ def _complete(last: Event | None, run: list[bytes]) -> None:
     """Give a Removed the hashes of the run it stands for, joined once: runs can be long."""
     if isinstance(last, Removed) and len(run) > 1:
         last.hashes = b"".join(run)
-
-
-def _decode(decoder: Decoder[T], raw: Raw, reason: UndecodableReason) -> T:
-    try:
-        return decoder.decode(raw)
-    except UnicodeDecodeError:
-        raise EventError("invalid_utf8") from None
-    except (DecodeError, RecursionError):
-        raise EventError(reason) from None
-
-
-def _hashes(raw: Raw) -> list[int | bytes]:
-    try:
-        return _HASHES.decode(raw)
-    except (DecodeError, RecursionError):
-        if NIL in _decode(_ARRAY, raw, "bad_block_hashes"):
-            raise EventError("nil_hash") from None
-        raise EventError("bad_hash_type") from None
-
-
-def _parent(raw: Raw) -> bytes | None:
-    parent = _decode(_PARENT, raw, "bad_parent_hash")
-    try:
-        return None if parent is None else pack_hash(parent)
-    except EventError:
-        raise EventError("bad_parent_hash") from None
-
-
-def _block_size(raw: Raw) -> int:
-    block_size: int = _decode(_INTEGER, raw, "bad_block_size")
-    if not 0 <= block_size <= MAX_BLOCK_SIZE:
-        raise EventError("bad_block_size")
-    return block_size
-
-
-def _group_idx(raw: Raw) -> int:
-    group_idx: int | None = _decode(_OPTIONAL_INTEGER, raw, "bad_group")
-    if group_idx is None:
-        return 0
-    if not 0 <= group_idx <= MAX_GROUP_IDX:
-        raise EventError("bad_group")
-    return group_idx
-
-
-def _lora(raw_name: Raw, raw_id: Raw) -> str | None:
-    """Return the adapter's name, or its number where the engine gives no name."""
-    name: str | None = _decode(_OPTIONAL_TEXT, raw_name, "bad_field_type")
-    number = _decode(_LORA_ID, raw_id, "bad_field_type")
-    if name is None and number is not None:
-        return str(number)
-    return name
