@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
-from pipeline.dashboards.grafana.files import CONFIG_MAPS, DASHBOARDS, files
+from pipeline.dashboards.grafana.files import DASHBOARDS, files
 from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
 from pipeline.dashboards.prometheus.rules import compiled
 from pipeline.dashboards.prometheus.rules_file import rules_file
@@ -65,12 +65,6 @@ def render() -> dict[str, bytes]:
         **reader_files(),
         COMMENTS: comments_file(),
         **{f"{GRAFANA_DIRECTORY}/{path}": content for path, content in grafana.items()},
-        # Helm reads no file outside of the chart.
-        **{
-            f"{CHART_DIRECTORY}/{path}": content
-            for path, content in grafana.items()
-            if path.startswith(f"{DASHBOARDS}/")
-        },
         f"{CHART_DIRECTORY}/rules.json": as_json(rules),
         PROMETHEUS_RULES: rules_file(rules),
         f"{CHART_DIRECTORY}/values.schema.json": as_json(values_schema()),
@@ -118,8 +112,6 @@ def _wholly_generated() -> list[str]:
         SCHEMAS_DIRECTORY,
         READER_DIRECTORY,
         f"{GRAFANA_DIRECTORY}/{DASHBOARDS}",
-        f"{GRAFANA_DIRECTORY}/{CONFIG_MAPS}",
-        f"{CHART_DIRECTORY}/{DASHBOARDS}",
         *(f"{CURRENT_DIRECTORY}/{topic.name}" for topic in load_topics().values()),
     ]
 

@@ -1,7 +1,8 @@
-"""The files of deploy/grafana: what Grafana provisions, and the same as ConfigMaps for its sidecars."""
+"""The files of deploy/grafana: what Grafana provisions, and what makes ConfigMaps of it for its sidecars."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ from pipeline.dashboards.grafana.query import DATA_SOURCE_TYPE, DATA_SOURCE_UID
 from pipeline.dashboards.panel import Alert, Board
 
 DASHBOARDS = "dashboards"
-CONFIG_MAPS = "configmaps"
+KUSTOMIZATION = "kustomization.yaml"
 ALERTS = "provisioning/alerting/kvlens.json"
 DATA_SOURCE = "provisioning/datasources/kvlens.yaml"
 FOLDER = "kvlens"
@@ -45,14 +46,7 @@ def files(boards: tuple[Board, ...], alerts: tuple[Alert, ...], runbook_text: st
         **{f"{DASHBOARDS}/{name}.json": content.encode() for name, content in shown.items()},
         ALERTS: rules.encode(),
         DATA_SOURCE: _DATA_SOURCE.encode(),
-        **{
-            f"{CONFIG_MAPS}/{name}.yaml": _config_map(name, "dashboard", f"kvlens-{name}.json", content)
-            for name, content in shown.items()
-        },
-        f"{CONFIG_MAPS}/alerts.yaml": _config_map("alerts", "alert", "kvlens.json", rules),
-        f"{CONFIG_MAPS}/datasource.yaml": _config_map(
-            "datasource", "datasource", "kvlens.yaml", _DATA_SOURCE
-        ),
+        KUSTOMIZATION: _kustomization(shown).encode(),
     }
 
 
@@ -60,18 +54,33 @@ def _json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
-def _config_map(name: str, kind: str, file: str, content: str) -> bytes:
-    """Return a ConfigMap with the label by which the sidecar of Grafana's Helm chart finds such files."""
-    lines = [
-        "apiVersion: v1",
-        "kind: ConfigMap",
-        "metadata:",
-        f"  name: kvlens-grafana-{name}",
-        "  labels:",
-        f'    grafana_{kind}: "1"',
-        *(["  annotations:", f"    grafana_folder: {FOLDER}"] if kind == "dashboard" else []),
-        "data:",
-        f"  {file}: |",
-        *(f"    {line}".rstrip() for line in content.splitlines()),
+def _kustomization(boards: Iterable[str]) -> str:
+    """Return what makes ConfigMaps with the labels by which the sidecars of Grafana's Helm chart find files.
+
+    JSON, which is YAML as well.
+    """
+    folder = {"annotations": {"grafana_folder": FOLDER}}
+    maps = [
+        *(
+            _config_map(name, "dashboard", f"kvlens-{name}.json", f"{DASHBOARDS}/{name}.json", **folder)
+            for name in boards
+        ),
+        _config_map("alerts", "alert", "kvlens.json", ALERTS),
+        _config_map("datasource", "datasource", "kvlens.yaml", DATA_SOURCE),
     ]
-    return ("\n".join(lines) + "\n").encode()
+    return _json(
+        {
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "generatorOptions": {"disableNameSuffixHash": True},
+            "configMapGenerator": maps,
+        }
+    )
+
+
+def _config_map(name: str, kind: str, file: str, origin: str, **options: Any) -> dict[str, Any]:
+    return {
+        "name": f"kvlens-grafana-{name}",
+        "files": [f"{file}={origin}"],
+        "options": {"labels": {f"grafana_{kind}": "1"}, **options},
+    }

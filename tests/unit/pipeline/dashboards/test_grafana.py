@@ -23,8 +23,6 @@ from tests.support.grafana.data_source import Connection, InvalidSettings, conne
 GRAFANA = Path("deploy/grafana")
 DASHBOARDS = sorted((GRAFANA / "dashboards").glob("*.json"))
 
-
-CONFIG_MAPS = sorted((GRAFANA / "configmaps").glob("*.yaml"))
 RUNBOOK = Path("docs/alerts.md").read_text()
 ENVIRONMENT = {
     "KVLENS_CLICKHOUSE_HOST": "store.example",
@@ -130,27 +128,35 @@ def test_the_documentation_names_what_the_data_source_needs() -> None:
         assert f"{name}=" in text
 
 
-@pytest.mark.parametrize("path", CONFIG_MAPS, ids=lambda path: path.stem)
-def test_a_config_map_has_the_file_and_the_label_of_its_sidecar(path: Path) -> None:
-    head, name, body = re.split(r"^  (\S+): \|\n", path.read_text(), maxsplit=1, flags=re.MULTILINE)
-    content = "".join(line[4:] if line.strip() else line for line in body.splitlines(keepends=True))
-    files = {
-        "alerts": ("alert", "kvlens.json", "provisioning/alerting/kvlens.json"),
-        "datasource": ("datasource", "kvlens.yaml", "provisioning/datasources/kvlens.yaml"),
-    }
-    kind, file, origin = files.get(
-        path.stem, ("dashboard", f"kvlens-{path.stem}.json", f"dashboards/{path.stem}.json")
-    )
-    assert name == file
-    assert content == (GRAFANA / origin).read_text()
-    assert f'\n    grafana_{kind}: "1"\n' in head
-    assert len(path.read_bytes()) < 250_000  # kubectl apply keeps a copy in an annotation of at most 256 KiB
+def test_every_board_and_rule_has_a_config_map_with_the_label_of_its_sidecar() -> None:
+    made = json.loads((GRAFANA / "kustomization.yaml").read_text())
+    assert made["generatorOptions"] == {"disableNameSuffixHash": True}
+    found = {}
+    for one in made["configMapGenerator"]:
+        (label,) = one["options"].pop("labels").items()
+        (file,) = one["files"]
+        found[one["name"]] = label, file, one["options"]
+    folder = {"annotations": {"grafana_folder": "kvlens"}}
+    assert found == {
+        **{
+            f"kvlens-grafana-{path.stem}": (
+                ("grafana_dashboard", "1"), f"kvlens-{path.name}=dashboards/{path.name}", folder
+            )
+            for path in DASHBOARDS
+        },
+        "kvlens-grafana-alerts": (
+            ("grafana_alert", "1"), "kvlens.json=provisioning/alerting/kvlens.json", {}
+        ),
+        "kvlens-grafana-datasource": (
+            ("grafana_datasource", "1"), "kvlens.yaml=provisioning/datasources/kvlens.yaml", {}
+        ),
+    }  # fmt: skip
+    for _, file, _ in found.values():
+        assert (GRAFANA / file.split("=")[1]).is_file()
 
 
-def test_every_board_and_rule_has_a_config_map() -> None:
-    assert [path.stem for path in CONFIG_MAPS] == sorted(
-        [*(path.stem for path in DASHBOARDS), "alerts", "datasource"]
-    )
+def test_the_chart_has_the_boards_that_grafana_gets() -> None:
+    assert Path("deploy/helm/kvlens/dashboards").resolve() == (GRAFANA / "dashboards").resolve()
 
 
 def test_the_runbook_has_the_whole_section_of_each_alert() -> None:
