@@ -60,7 +60,12 @@ def test_no_fleet_contradicts_itself(fleet: str, tmp_path: Path, free_port: Call
         while not all(config.exists() for config in configs):
             time.sleep(0.2)
         time.sleep(1)
-        (tmp_path / "kvlens.toml").write_text("\n".join(config.read_text() for config in configs))
+        # Each fleet calls its replicas sim-0 and so on.
+        told = [
+            config.read_text().replace('id = "sim-', f'id = "fleet-{number}-')
+            for number, config in enumerate(configs)
+        ]
+        (tmp_path / "kvlens.toml").write_text("\n".join(told))
         up = running.enter_context(closing(started([*KVLENS, "up"], tmp_path / "up.out", cwd=tmp_path)))
         up.wait_said("running; Ctrl-C stops it", seconds=LONGEST)
         for _ in range(ROUNDS):
