@@ -181,9 +181,10 @@ async def test_serve_posts_where_an_endpoint_is_set(free_port: Callable[[], int]
     )
     with capture_logs() as lines:
         serving = asyncio.create_task(_serve(settings, {}))
-        async with asyncio.timeout(PATIENCE):
-            while not any(line.get("outcome") == "no_figures" for line in lines):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        deadline = time.monotonic() + PATIENCE
+        while not any(line.get("outcome") == "no_figures" for line in lines):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
