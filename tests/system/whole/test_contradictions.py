@@ -70,7 +70,7 @@ def test_no_fleet_contradicts_itself(fleet: str, tmp_path: Path, free_port: Call
         up.wait_said("running; Ctrl-C stops it", seconds=LONGEST)
         for _ in range(ROUNDS):
             time.sleep(60)
-            assert of_directory(tmp_path / ".kvlens", 120) == []
+            assert of_directory(tmp_path / ".kvlens" / "up", 120) == []
 
 
 @contextmanager
