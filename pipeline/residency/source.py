@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 from pipeline.reading import windows
@@ -53,6 +54,14 @@ MOST_KEPT = 0.5
 """Of `worker.max_blocks`, so much may stay from one session to the next on media that outlive them."""
 NEVER = -1
 """Sequence number before the first batch."""
+
+
+def _is_any(medium: str) -> bool:
+    return True
+
+
+def _dies_with_engine(medium: str) -> bool:
+    return not is_kept_once(medium)
 
 
 class LifeChanges(NamedTuple):
@@ -232,10 +241,12 @@ class SourceResidency:
 
     def forgotten(self, offset: int) -> None:
         """Nothing of the source is kept behind the record at `offset`; a life that goes on ends unseen."""
-        if self.head.closed_at is None:
+        goes_on = self.head.closed_at is None
+        if goes_on or self.pools.kept():
             self.windows.change(offset)
-            self.windows.ended_unseen("forgotten")
-            self._lose_everything()
+            if goes_on:
+                self.windows.ended_unseen("forgotten")
+            self._lose()
 
     def _jumped(self, last_seq: int, seq: int, at: float) -> None:
         """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
@@ -363,13 +374,16 @@ class SourceResidency:
 
     def _closed(self, event: Closed, at: float) -> None:
         head = self.head
+        restarted = event.reason == "restarted"
         if head.closed_at is not None:
+            if not restarted:
+                self._lose(is_kept_once)
             return
-        if event.reason in ("silent", "removed"):
+        if not restarted:
             self._gone(windows.window_of(connectivity.event_time(head.connectivity, at)))
-        head.health.restarts += event.reason == "restarted"
+        head.health.restarts += restarted
         head.closed_at, head.closed_reason = at, event.reason
-        self._lose_everything(but_kept=event.reason == "restarted")
+        self._lose(_dies_with_engine if restarted else _is_any)
 
     def _gone(self, window: int) -> None:
         """The source leaves in this window: those before keep their figures."""
@@ -378,14 +392,11 @@ class SourceResidency:
             self.windows.move_to(window)
         connectivity.unreached(self.head.connectivity, window)
 
-    def _lose_everything(self, *, but_kept: bool = False) -> None:
-        """The engine's life is over: its blocks are cleared in the last window it was seen in.
-
-        `but_kept`: another one goes on with what outlives engines.
-        """
+    def _lose(self, is_lost: Callable[[str], bool] = _is_any) -> None:
+        """Blocks are cleared in the last window the engine was seen in, on media that `is_lost` names."""
         head = self.head
         at = windows.window_end(head.window) - 1e-3 if head.window is not None else head.opened_at
-        self.pools.clear(at, lambda medium: not (but_kept and is_kept_once(medium)))
+        self.pools.clear(at, is_lost)
 
     def _begin(self, record: EventsRecord) -> None:
         head = self.head
@@ -394,8 +405,8 @@ class SourceResidency:
             self.windows.life_ended()
             # Files of another model are found by no hash of this one, and some day there are too many.
             most = int(self.settings.max_blocks * MOST_KEPT)
-            few = self.pools.kept().total() <= most
-            self._lose_everything(but_kept=few and record.hash_domain == head.hash_domain)
+            stays = self.pools.kept().total() <= most and record.hash_domain == head.hash_domain
+            self._lose(_dies_with_engine if stays else _is_any)
             self._collect_changes()
         connectivity.life_began(head.connectivity)
         drift.life_began(head.drift)

@@ -102,8 +102,11 @@ class Pool:
 
     @property
     def one_copy(self) -> bool:
-        """Whether a store of a resident block repeats it: so the engine, or the medium keeps each once."""
-        return self._shared.one_copy or is_kept_once(self.head.medium)
+        """Whether a store of a resident block repeats it: the engine or the medium keeps each once.
+
+        Where nothing announces what leaves, what comes again may have left as well as be a second copy.
+        """
+        return self._shared.one_copy or self.head.store_only or is_kept_once(self.head.medium)
 
     @property
     def keeps_contents(self) -> bool:

@@ -203,9 +203,11 @@ class SourceRecount:
 
     def forgotten(self, offset: int) -> None:
         """End what nobody was heard of for too long, unless its end was seen."""
-        if self.closed_at is None:
+        unseen = self.closed_at is None
+        if unseen or self._what_outlived():
             self._new_version(offset)
-            self._ended_unseen("forgotten")
+            if unseen:
+                self._ended_unseen("forgotten")
             self._lose(outliving=True)
 
     # Lives
@@ -250,11 +252,11 @@ class SourceRecount:
         """Return the event time of a batch, or when a notice was given."""
         return batch.ts if batch.seq is None else times.event_time(batch.ts, batch.received_at, self.worker)
 
-    def _lose(self, *, outliving: bool) -> None:
-        """Clear pools at the end of the window; those of media that outlive the engine if `outliving`."""
+    def _lose(self, *, outliving: bool, the_rest: bool = True) -> None:
+        """Clear pools at the end of the window: those of media that outlive the engine, and the rest."""
         at = self.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
         for (medium, _), pool in self.pools.items():
-            if outliving or not is_kept_once(medium):
+            if outliving if is_kept_once(medium) else the_rest:
                 pool.clear(at)
                 self.objects.cleared(medium)
 
@@ -413,9 +415,9 @@ class SourceRecount:
         if where not in self.pools:
             self.pools[where] = Copies(store_only=is_store_only(event))
         pool = self.pools[where]
-        one_copy = self.one_copy or is_kept_once(event.medium)
         if isinstance(pool, Copies) and not pool.sizes:
             pool.store_only = is_store_only(event)
+        one_copy = self.one_copy or pool.store_only or is_kept_once(event.medium)
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
             sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
             if sizes is not None:
@@ -565,6 +567,8 @@ class SourceRecount:
 
     def _closed(self, event: Closed, at: float) -> None:
         if self.closed_at is not None:
+            if event.reason in ("silent", "removed"):
+                self._lose(outliving=True, the_rest=False)
             return
         if event.reason in ("silent", "removed"):
             window = times.window_of(at + self.clock_offset)

@@ -36,9 +36,10 @@ class _Reached(NamedTuple):
 class Copies:
     """Counts the copies of each block by `events.v1`, as engines announce them.
 
-    A batch counts once, however often it comes; a new session begins with an empty cache. What an engine
-    announces again without a second copy does not count again, where records say that it may do so. Blocks
-    announced at two granularities are kept as announced (docs/exactness.md of kvlens).
+    A batch counts once, however often it comes; a new session begins with an empty cache, but for media that
+    outlive engines. What an engine announces again without a second copy does not count again, where records
+    say that it may do so. Blocks announced at two granularities are kept as announced (docs/exactness.md of
+    kvlens).
     """
 
     def __init__(self, *, clear_all: bool = False) -> None:

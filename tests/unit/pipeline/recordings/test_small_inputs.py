@@ -65,6 +65,36 @@ def test_a_simulators_maps_are_of_no_known_engine() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("name", "engine", "held", "bounds"),
+    [
+        # Four stored, its list has room for three; one leaves and comes again. Its reset says nothing.
+        ("umbp-vllm-0.33.0", "vllm", {("cpu", 0): (3, 3)}, set()),
+        # Two on the GPU, three on the host, where one makes room for another. Three clears name nothing.
+        ("hisparse-vllm-0.33.0", "vllm", {("gpu", 0): (0, 0), ("cpu", 1): (3, 3)}, set()),
+        # It holds 8 blocks. Two that a second prompt shared were announced twice, and leave once: a bound.
+        ("flexkv-34ab141", "", {("cpu", 0): (10, 10)}, set()),
+        # Four in a pool that drops them, all again, and three of them beside another engine's first one.
+        ("ascendstore-182b75ea", "", {("cpu", 0): (4, 4)}, {"cpu"}),
+    ],
+)
+def test_publishers_beside_vllm(
+    name: str, engine: str, held: dict[tuple[str, int], tuple[int, int]], bounds: set[str]
+) -> None:
+    path = SMALL / f"{name}.frames.msgpack.gz"
+    assert engine_of(path) == engine
+    [source] = applied(PartitionState(0, Worker(), shards=1), path)
+    recount = SourceRecount("r", 0, Worker())
+    for offset, record in enumerate(RecordedEvents(path)):
+        recount.apply(offset, record)
+    rows = source.occupancy()
+    assert {(row.medium, row.group_idx): (row.entries, row.blocks) for row in rows} == held
+    assert {row.medium for row in rows if row.store_only} == bounds
+    assert {row.tokens for row in rows} == {16 * row.blocks for row in rows}
+    again = recount.held(0.0)
+    assert {(medium, group): (one.entries, one.blocks) for medium, group, one in again} == held
+
+
 def test_pages_that_are_not_full_hold_the_tokens_that_they_have() -> None:
     path = SMALL / "g2-smallest.kvrec"
     assert engine_of(path) == "tokenspeed"

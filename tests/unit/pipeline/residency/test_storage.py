@@ -29,8 +29,8 @@ def packed(*hashes: int) -> bytes:
 def life(number: int, *events: Event, ended: str = "", domain: str = "d") -> EventsRecord:
     at = NOW + number * LATER
     batches = [Batch(None, at, at, [Opened(0, complete=True)]), Batch(0, at, at, [*events], len(events))]
-    if ended:
-        batches.append(Batch(None, at, at, [Closed(ended)]))
+    for reason in ended.split(", ") if ended else ():
+        batches.append(Batch(None, at, at, [Closed(reason)]))
     return EventsRecord("r", "m", domain, 0, number, batches, 0, 0, engine="vllm", may_reannounce=True)
 
 
@@ -130,8 +130,9 @@ def test_what_outlives_the_engine_is_there_in_its_next_session(medium: str, ende
         (life(1, files(11), ended="silent"), life(2, files(13))),
         (life(1, files(11), ended="removed"), life(2, files(13))),
         (life(1, files(11)), life(2, files(13), domain="other model")),
+        (life(1, files(11), ended="restarted, removed"), life(2, files(13))),
     ],
-    ids=["silent", "removed", "another model"],
+    ids=["silent", "removed", "another model", "removed after a restart"],
 )
 def test_what_nobody_can_reach_any_more_is_gone(first: EventsRecord, second: EventsRecord) -> None:
     told = Told(first, second)
@@ -187,3 +188,25 @@ def test_what_nobody_says_was_deleted_does_not_fill_the_worker_for_ever(most: in
     """Three files stay where six blocks are allowed; where five are, the next session begins anew."""
     told = Told(life(1, files(11, 12, 13)), life(2, files(14)), worker=Worker(max_blocks=most))
     assert told.rows["storage"].entries == left
+
+
+def test_what_is_left_of_a_source_that_never_comes_back_is_gone_with_it() -> None:
+    """It restarts, and nothing follows: when the source is forgotten, nobody holds its files any more."""
+    worker = Worker(forget_seconds=600.0)
+    state, recount = PartitionState(0, worker, shards=1), SourceRecount("r", 0, worker)
+    first = life(1, files(11, 12), ended="restarted")
+    state.apply(0, first)
+    recount.apply(0, first)
+    residency = [value for _, _, value in state.cut(NOW).residency]
+    # The clock of the partition moves by a minute at most from one record of a source to the next.
+    for number in range(12):
+        other = msgspec.structs.replace(life(2 + number), replica="other", incarnation=2 + number)
+        state.apply(1 + number, other)
+        residency += [value for _, _, value in state.cut(NOW).residency]
+        if ("r", 0) not in state.sources:
+            recount.forgotten(1 + number)
+            break
+    assert [held.blocks for _, _, held in recount.held(NOW)] == [0]
+    rows = rows_of([msgspec.msgpack.decode(value, type=ResidencyRecord) for value in residency], Fleet())
+    left = [row.owners_1 for row in rows if isinstance(row, RedundancyRow) and row.medium == "storage"]
+    assert (left[0], left[-1]) == (2, 0)
