@@ -59,6 +59,8 @@ class Reported:
     size: int
     """Bytes it came in."""
     parts: dict[Place, Part]
+    loads_stay: bool = False
+    """What was loaded for a request, and left out, is in memory for too long for that."""
 
 
 class ReportDecoder:
@@ -110,6 +112,7 @@ class ReportDecoder:
         loads = None
         if self._loads is not None:
             loads = self._loads.of(batch.instance_id, batch.incarnation, batch.seq)
+        reported.loads_stay = loads is not None and loads.stay(batch.ts)
         if batch.tier not in ("l1", "l2"):
             self._unknown(batch, reported, None)
         elif batch.event_type == "config":

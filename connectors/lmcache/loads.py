@@ -16,6 +16,8 @@ Object = tuple[str, int, bytes]
 
 MOST_OBJECTS: Final = 1 << 16
 """Of a server, those that were read and not stored yet, and as many that are in memory."""
+LONG: Final = 600.0
+"""Seconds: twice as long as a request may hold what it reads, by default (`read_ttl_seconds`)."""
 SOON: Final = 60.0
 """Seconds by the server's clock between the read of an object and its store, at most."""
 
@@ -28,7 +30,8 @@ class Loads:
         self.seq = 0
         """Of the last batch that was taken."""
         self._read: OrderedDict[Object, float] = OrderedDict()
-        self._loaded: OrderedDict[Object, None] = OrderedDict()
+        self._loaded: OrderedDict[Object, float] = OrderedDict()
+        """In memory since then."""
 
     def read(self, one: Object, at: float) -> None:
         """Storage gave an object to a request at a time of the server's clock."""
@@ -43,7 +46,8 @@ class Loads:
         if read_at is None or at - read_at > SOON:
             self._loaded.pop(one, None)
             return False
-        self._loaded[one] = None
+        self._loaded[one] = at
+        self._loaded.move_to_end(one)
         if len(self._loaded) > MOST_OBJECTS:
             self._loaded.popitem(last=False)
         return True
@@ -54,6 +58,10 @@ class Loads:
         known = one in self._loaded
         self._loaded.pop(one, None)
         return known
+
+    def stay(self, at: float) -> bool:
+        """Tell whether something loaded is in memory for longer than any request may hold it."""
+        return bool(self._loaded) and at - next(iter(self._loaded.values())) > LONG
 
 
 class LoadsOfServers:

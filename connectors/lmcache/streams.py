@@ -154,6 +154,8 @@ class MemoryStream(ReportStream):
                 # Whoever reads a server knows its life by this; one that was closed goes on as another.
                 self._last = max(reported.incarnation * MICROSECONDS, self._last + 1)
                 log.runs.incarnation = self._last
+            if reported.loads_stay:
+                log.remark("loads_stay")
             self._add(reported, part or _NOTHING, reported.seq - 1, received_at)
             self._reached = reported.incarnation, reported.seq
         return self._log.taken()

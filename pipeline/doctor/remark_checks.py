@@ -81,6 +81,13 @@ _TROUBLES: dict[Remark, _Trouble] = {
         "before ends only when it was silent for ten minutes",
         "start them with --instance-id (docs/engines.md)",
     ),
+    "loads_stay": _Trouble(
+        "loads-stay",
+        "note",
+        "what these servers of LMCache loaded from storage stays in their memory, where it is left out",
+        "set lmcache.l2_prefetch_policy to retain if they run with that; otherwise requests were given up "
+        "before they had what was loaded for them",
+    ),
 }
 
 

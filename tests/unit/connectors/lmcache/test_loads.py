@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.lmcache.decoder import Place, ReportDecoder
+from connectors.lmcache.decoder import Place, ReportDecoder, Reported
 from connectors.lmcache.loads import Loads, LoadsOfServers
 from connectors.lmcache.streams import MemoryStream, ReportStream, StorageStream
 from connectors.sources import Source
@@ -115,6 +115,21 @@ def test_only_what_was_just_read_is_a_load() -> None:
     loads.read(ONE, 200.0)
     assert not loads.deleted(ONE)
     assert not loads.stored(ONE, 201.0)
+
+
+def test_what_stays_is_told() -> None:
+    loads = Loads(7)
+    loads.read(ONE, 10.0)
+    assert loads.stored(ONE, 20.0)
+    assert not loads.stay(620.0)
+    assert loads.stay(621.0)
+    assert loads.deleted(ONE)
+    assert not loads.stay(9_999.0)
+    stream = MemoryStream(Source("a@m", 0, "m", "t", "m/lmcache/t", "kafka:t"), Connector(), lambda: NOW)
+    records = stream.take(Reported("a", 7, 1, NOW, 9, {}), None, NOW)
+    records += stream.take(Reported("a", 7, 2, NOW, 9, {}, loads_stay=True), None, NOW)
+    records += stream.flush()
+    assert [*records][-1].remarks == ["loads_stay"]
 
 
 def test_batches_that_come_again_and_lives_that_are_over_change_nothing() -> None:

@@ -245,6 +245,7 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("no-sequence", "note", life(remarks=("no_sequence",)), ("a/0",)),
     ("no-salt-key", "problem", life(remarks=("no_salt_key",)), ("a/0",)),
     ("made-up-id", "note", life(remarks=("made_up_id",)), ("a/0",)),
+    ("loads-stay", "note", life(remarks=("loads_stay",)), ("a/0",)),
     ("source-late", "note", health(lag_seconds=100.0), ("a/0",)),
     ("gaps-filled", "note", health(gap_batches=5, replayed_batches=5), ("a/0",)),
     ("two-connectors", "problem", life(superseded=3), ("a/0",)),
