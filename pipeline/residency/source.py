@@ -374,12 +374,12 @@ class SourceResidency:
 
     def _closed(self, event: Closed, at: float) -> None:
         head = self.head
-        restarted = event.reason == "restarted"
+        restarted, gone = event.reason == "restarted", event.reason in ("silent", "removed")
         if head.closed_at is not None:
-            if not restarted:
+            if gone:
                 self._lose(is_kept_once)
             return
-        if not restarted:
+        if gone:
             self._gone(windows.window_of(connectivity.event_time(head.connectivity, at)))
         head.health.restarts += restarted
         head.closed_at, head.closed_reason = at, event.reason
