@@ -192,7 +192,10 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
-    """A source incarnation ends; blocks still resident are cleared, not evicted."""
+    """A source incarnation ends; blocks still resident are cleared, not evicted.
+
+    What is on media that outlive engines (`is_kept_once`) stays where the reason is `restarted`.
+    """
 
     reason: Name
     """Bounded: see `schemas.reasons.ClosedReason`."""

@@ -46,6 +46,7 @@ Remark = Literal[
     "no_salt_key",  # objects under cache salts are left out, as there is no `lmcache.salt_key_file`
     "contradiction",  # a block left that cannot have been there, as every batch before is known
     "made_up_id",  # a server without an id of its own: after a restart it is another replica
+    "loads_stay",  # what a server loaded from storage, and is left out, is in its memory for long
 ]
 """What is unusual about a stream, whether or not it costs trust."""
 
