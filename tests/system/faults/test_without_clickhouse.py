@@ -108,7 +108,8 @@ def test_figures_are_what_the_log_says_after_a_kill(
     laboratory.settings = msgspec.structs.replace(
         laboratory.settings, clickhouse=away, otlp=otlp, kafka=kafka
     )
-    log = generated(5, replicas=4, rounds=40, began=time.time() // 10 * 10 - 300)
+    # At a full minute: the page has what is settled up to one, and the second worker only the later half.
+    log = generated(5, replicas=4, rounds=40, began=time.time() // 60 * 60 - 300)
     killed = laboratory.worker()
     laboratory.produce(log[:80])
     laboratory.wait_applied(20)
