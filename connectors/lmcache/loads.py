@@ -35,10 +35,7 @@ class Loads:
 
     def read(self, one: Object, at: float) -> None:
         """Storage gave an object to a request at a time of the server's clock."""
-        self._read[one] = at
-        self._read.move_to_end(one)
-        if len(self._read) > MOST_OBJECTS:
-            self._read.popitem(last=False)
+        _note(self._read, one, at)
 
     def stored(self, one: Object, at: float) -> bool:
         """Return whether memory has an object from here on only because storage gave it."""
@@ -46,22 +43,25 @@ class Loads:
         if read_at is None or at - read_at > SOON:
             self._loaded.pop(one, None)
             return False
-        self._loaded[one] = at
-        self._loaded.move_to_end(one)
-        if len(self._loaded) > MOST_OBJECTS:
-            self._loaded.popitem(last=False)
+        _note(self._loaded, one, at)
         return True
 
     def deleted(self, one: Object) -> bool:
         """Return whether what left memory was there only for a request."""
         self._read.pop(one, None)
-        known = one in self._loaded
-        self._loaded.pop(one, None)
-        return known
+        return self._loaded.pop(one, None) is not None
 
     def stay(self, at: float) -> bool:
         """Tell whether something loaded is in memory for longer than any request may hold it."""
         return bool(self._loaded) and at - next(iter(self._loaded.values())) > LONG
+
+
+def _note(times: OrderedDict[Object, float], one: Object, at: float) -> None:
+    """Note the newest time of an object; the oldest of too many is forgotten."""
+    times[one] = at
+    times.move_to_end(one)
+    if len(times) > MOST_OBJECTS:
+        times.popitem(last=False)
 
 
 class LoadsOfServers:

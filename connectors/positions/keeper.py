@@ -315,12 +315,11 @@ class Positions:
             self._telemetry.source_contested(*source, now[source].position.connector)
         ends = await reader.ends()
         # Who wrote nothing since the last look may have published something after it.
+        heard = {source: other for source, other in self._others.items() if other.looks < QUIET_LOOKS}
+        heard |= {source: _Other(stored, 0) for source, stored in now.items()}
         seen = {
             source: other
-            for source, other in {
-                **{source: other for source, other in self._others.items() if other.looks < QUIET_LOOKS},
-                **{source: _Other(stored, 0) for source, stored in now.items()},
-            }.items()
+            for source, other in heard.items()
             if source in self._ledger and self._is_of(other.stored.position, ends)
         }
         await reader.follow([other.stored for other in seen.values()], ends)

@@ -13,8 +13,7 @@ CAUSE_TOKENS |= {
     "evicted_elsewhere": "keepable_elsewhere_tokens",
     "at_receivers": "at_receivers_tokens",
 }
-"""{cause: the column of fills_series}; they add up to what was filled."""
-"""Of prefill work: what is announced again was not computed."""
+"""{cause: the column of fills_series}; they add up to what was filled, so not what is announced again."""
 
 
 class Family(NamedTuple):
