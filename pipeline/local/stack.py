@@ -135,6 +135,7 @@ class Stack:
         )
         self._environment[variable_of("clickhouse", "url")] = store.url
         self.urls["clickhouse"] = store.url
+        self.urls["sql"] = f"{store.url}/play"
         return store
 
     def _launch(self, name: str, command: str) -> CommandProcess:

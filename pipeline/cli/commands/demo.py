@@ -43,7 +43,7 @@ _ITS_OWN = {
     "--json", "as_json", is_flag=True, help="With --seconds: print one JSON summary on stdout only."
 )
 def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
-    """Run kvlens with five simulated engines on this machine, and show what they hold.
+    """Run kvlens with seven simulated engines on this machine, and show what they hold.
 
     It brings its own Kafka and ClickHouse, and the boards as a page. Everything listens on 127.0.0.1 only,
     on ports 9092 (Kafka), 8123 (ClickHouse), 8080 (page) and 8095 (index) where they are free, and on others

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -26,6 +27,13 @@ from pipeline.local.clickhouse.statements import (
     output_format,
 )
 
+_PLAY = {file.name: file.read_bytes() for file in (Path(__file__).parent / "play").iterdir()}
+_PLAY_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 _LONGEST_SESSION_SECONDS = 3600.0
 _DEFAULT_SESSION_SECONDS = 60.0
 _ENGINE_THREADS = 32
@@ -33,7 +41,7 @@ _T = TypeVar("_T")
 
 
 class Front:
-    """Handlers for `/` and `/ping`; engine calls block, so each runs in a thread, the loop serves others."""
+    """Handlers for `/`, `/ping` and `/play`; engine calls block, so each has a thread."""
 
     def __init__(
         self, engine: Engine, accounts: Sequence[Account], failed: Callable[[StoreError], None]
@@ -48,6 +56,8 @@ class Front:
         application = web.Application(middlewares=[_in_its_form])
         for path in ("/ping", "/replicas_status"):
             application.router.add_get(path, self._ping)
+        application.router.add_get("/play", self._play)
+        application.router.add_get("/play/{name}", self._play)
         for path in ("/", "/query"):
             application.router.add_route("*", path, self._handle)
         return application
@@ -57,6 +67,14 @@ class Front:
 
     async def _ping(self, _: web.Request) -> web.Response:
         return web.Response(text="Ok.\n")
+
+    async def _play(self, http: web.Request) -> web.Response:
+        """Answer with the page that asks, or a file of it; what it asks for is for `/` to allow."""
+        name = http.match_info.get("name", "play.html")
+        if name not in _PLAY:
+            raise web.HTTPNotFound(text="there is /play alone\n")
+        kind = _TYPES[Path(name).suffix]
+        return web.Response(body=_PLAY[name], content_type=kind, charset="utf-8", headers=_PLAY_HEADERS)
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
         try:
