@@ -86,7 +86,7 @@ def test_nothing_differs_after_an_orderly_run(finished: Any) -> None:
     findings = checked(finished)
     assert findings.equal, findings.kept[:3]
     compared = {table for table, rows in findings.compared.items() if rows}
-    assert compared == {*FINE, *FLEET, *ROLLED_UP, "hash_groups", "residency", "prefill_costs"}
+    assert compared == {*FINE, *FLEET, *ROLLED_UP, "hash_groups", "residency", "prefill_costs", "figures"}
     for table in (*FINE, *FLEET):
         assert findings.compared[table] == len(finished.table(table))
     assert not findings.left_out
