@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,8 @@ from pipeline.kafka import topics
 from pipeline.kafka.checkpoints import load
 from pipeline.kafka.committed import committed_before
 from pipeline.kafka.membership import may_join
-from pipeline.worker.checkpoint.log import PORTION_BYTES, CheckpointLog, Record, without_expected_warnings
+from pipeline.worker.checkpoint.log import PORTION_BYTES, CheckpointLog, without_expected_warnings
+from pipeline.worker.checkpoint.record import Record
 from schemas.settings import Kafka, Settings
 from tests.support.forgetful_broker import ForgetfulBroker
 
@@ -107,22 +108,24 @@ async def test_a_record_that_comes_after_the_brokers_answer_hides_nothing(
     log = await partition.taken_over()
     await log.commit(1, [partition.record(b"old")])
     await partition.forget()
-    send = CheckpointLog._send
+    send = CheckpointLog._sent
 
-    async def late(self: CheckpointLog, producer: AIOKafkaProducer, record: Record) -> Any:
-        sent = await send(self, producer, record)
-        await asyncio.wait([sent], timeout=5.0)
-        return sent
+    async def late(
+        self: CheckpointLog, producer: AIOKafkaProducer, portion: Sequence[Record]
+    ) -> AsyncGenerator[asyncio.Future[Any], None]:
+        async for sent in send(self, producer, portion):
+            await asyncio.wait([sent], timeout=5.0)
+            yield sent
 
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointLog, "_send", late)
+        patch.setattr(CheckpointLog, "_sent", late)
         await log.commit(2, [partition.record(b"new"), partition.record(b"newer")])
     assert (await partition.values(), await partition.offset()) == ({b"a": b"newer"}, 2)
     await partition.forget()
     owner = await partition.taken_over()
     await owner.commit(3, [partition.record(b"newest")])
     with monkeypatch.context() as patch:
-        patch.setattr(CheckpointLog, "_send", late)
+        patch.setattr(CheckpointLog, "_sent", late)
         with pytest.raises(CheckpointFailed) as failed:
             await log.commit(3, [partition.record(b"zombie"), partition.record(b"zombie")])
     assert failed.value.fenced
