@@ -31,11 +31,11 @@ LONGEST = 900.0
 TRAFFIC_SECONDS = 75
 """Until the replica with too little cache evicts what it needs again."""
 OVER_SECONDS = 600
-STATEMENT_SECONDS = "240"
+STATEMENT_SECONDS = 240
 """How long a statement takes on a machine with other work is not what this is about."""
 PATIENT = {
-    "KVLENS_CLICKHOUSE__TIMEOUT_SECONDS": STATEMENT_SECONDS,
-    "KVLENS_PAGE__PANEL_SECONDS": STATEMENT_SECONDS,
+    "KVLENS_CLICKHOUSE__TIMEOUT_SECONDS": str(STATEMENT_SECONDS),
+    "KVLENS_PAGE__PANEL_SECONDS": str(STATEMENT_SECONDS),
 }
 Say = Callable[[str], None]
 
@@ -90,14 +90,14 @@ class Readers:
             *("advise", "--data-dir", str(self.directory), "--range", "15m", "--json"),
             cwd=self.directory,
             TZ=self.zone,
-            KVLENS_CLICKHOUSE__TIMEOUT_SECONDS=STATEMENT_SECONDS,
+            KVLENS_CLICKHOUSE__TIMEOUT_SECONDS=str(STATEMENT_SECONDS),
         )
         assert code == 0, err
         findings = json.loads(out)["findings"]
         self.say(f"advise: {len(findings)} findings, the first {findings[0]['finding']}")
 
     def metrics_have_figures(self) -> None:
-        with urllib.request.urlopen(f"{self.origin}/fleet/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"{self.origin}/fleet/metrics", timeout=STATEMENT_SECONDS) as answer:
             lines = answer.read().decode().splitlines()
         figures = [line for line in lines if line.startswith("kvlens_fleet_")]
         self.say(f"/fleet/metrics: {len(figures)} figures")
