@@ -27,6 +27,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GRACE_SECONDS = 20.0
 """From Ctrl-C, or another signal, until pytest is killed: fixtures stop brokers and stores meanwhile."""
 LOOK_SECONDS = 0.5
+CHILDREN = Path("/proc/thread-self/children")
 END_SECONDS = 20.0
 RUN_BY = "TEST_PROCESS"
 """In the environment of what a test starts: the id of the process that runs it."""
@@ -65,6 +66,14 @@ def orphaned(
     adopted = {one for one, parent in parent_of.items() if parent == here and one != pytest}
     roots = {one for one in adopted if (by := run_by(one)) is not None and by not in parent_of}
     return roots | below(roots, parent_of)
+
+
+def has_adopted(pytest: int) -> bool:
+    """Tell whether orphans have become children of this process: only then is all of /proc of interest."""
+    try:
+        return CHILDREN.read_text().split() != [str(pytest)]
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
+        return True
 
 
 def told_run_by(process: int) -> int | None:
@@ -122,7 +131,8 @@ def watched(pytest: int) -> int:
                 os.kill(pytest, signal.SIGINT)
         if deadline and time.monotonic() > deadline:
             kill({pytest})
-        kill(orphaned(parents(), os.getpid(), pytest, told_run_by))
+        if has_adopted(pytest):
+            kill(orphaned(parents(), os.getpid(), pytest, told_run_by))
 
 
 def alone() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tests.support.suite.run import below, orphaned
+from pathlib import Path
+
+import pytest
+
+from tests.support.suite import run
+from tests.support.suite.run import below, has_adopted, orphaned
 
 HERE, PYTEST, WORKER, DEAD = 10, 11, 12, 13
 TREE = {HERE: 1, PYTEST: HERE, WORKER: PYTEST, 20: WORKER, 21: 20, 99: 1}
@@ -23,3 +28,16 @@ def test_orphans_of_a_dead_process_with_all_below_them() -> None:
 
 def test_pytest_itself_is_no_orphan() -> None:
     assert orphaned(TREE, HERE, PYTEST, {PYTEST: DEAD}.get) == set()
+
+
+@pytest.mark.parametrize(
+    ("children", "adopted"), [("11 ", False), ("11 30 ", True), ("", True), (None, True)]
+)
+def test_all_processes_are_looked_at_only_where_there_are_orphans(
+    children: str | None, adopted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And where a kernel does not tell the children of a process."""
+    monkeypatch.setattr(run, "CHILDREN", tmp_path / "children")
+    if children is not None:
+        (tmp_path / "children").write_text(children)
+    assert has_adopted(PYTEST) == adopted
