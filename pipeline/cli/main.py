@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -62,12 +66,28 @@ class _Subcommands(Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+        # structlog imports rich where it is installed: a tenth of a second for tracebacks in colours.
+        with _unseen("rich"):
+            command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@contextmanager
+def _unseen(name: str) -> Iterator[None]:
+    """Let what is imported meanwhile take a module for not installed, unless it is there already."""
+    modules: dict[str, Any] = sys.modules
+    if name in modules:
+        yield
+        return
+    modules[name] = None
+    try:
+        yield
+    finally:
+        del modules[name]
 
 
 def _print_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -71,3 +72,12 @@ def test_names_of_others_write_nothing_else_on_a_terminal(monkeypatch: pytest.Mo
     assert len(text.splitlines()) == 2
     assert all(line.isprintable() for line in text.splitlines())
     assert "a\\x1b[31mb\\nc" in text
+
+
+def test_a_command_is_loaded_without_what_only_colours_tracebacks() -> None:
+    """Our tools bring rich, and structlog would import it: a tenth of a second of each start."""
+    loaded = "import sys; from pipeline.cli.main import kvlens; kvlens.get_command(None, 'serve')"
+    told = subprocess.check_output(
+        [sys.executable, "-c", f"{loaded}; print([each in sys.modules for each in ('structlog', 'rich')])"]
+    )
+    assert told == b"[True, False]\n"
