@@ -164,7 +164,9 @@ def test_a_store_whose_sessions_are_in_tokyo(
         with running(engines, tmp_path / "engines.out", tmp_path, {"TZ": zone}):
             while not config.exists():
                 time.sleep(0.2)
-            more = {"TZ": zone, "KVLENS_CLICKHOUSE__URL": server.url, **PATIENT}
+            time.sleep(1)
+            config.write_text(f'{config.read_text()}\n[clickhouse]\nurl = "{server.url}"\n')
+            more = {"TZ": zone, **PATIENT}
             with running([*KVLENS, "up"], tmp_path / "up.out", tmp_path, more) as up:
                 up.wait_said("running; Ctrl-C stops it", seconds=LONGEST)
                 time.sleep(TRAFFIC_SECONDS)
