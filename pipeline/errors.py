@@ -66,15 +66,6 @@ class StoreBusy(StoreUnavailable):
         return f"ClickHouse at {shown(self.url)} {state}: {self.reason}; {self.advice}"
 
 
-class CertificateUnusable(PipelineError):
-    """A file of the settings that ClickHouse is reached with by TLS cannot be used."""
-
-    setting: str
-    file: str
-    reason: str
-    line = "cannot use {file} of clickhouse.{setting}: {reason}"
-
-
 class TablesMissing(PipelineError):
     """ClickHouse lacks tables or views of this version."""
 

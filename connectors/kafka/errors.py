@@ -42,15 +42,6 @@ class LoginRefused(OperatorError):
     )
 
 
-class CertificateUnreadable(OperatorError):
-    """A file of the settings that the login is made with cannot be used."""
-
-    setting: str
-    file: str
-    reason: str
-    line = "cannot use {file} of kafka.{setting}: {reason}"
-
-
 class TopicMissing(OperatorError):
     """A topic does not exist."""
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
 
-from connectors.kafka.errors import CertificateUnreadable
 from connectors.process.limited_log import LogLimiter
 from connectors.process.login_files import RENEWED, UNUSABLE, Unreadable, state_of, text_of
+from connectors.process.tls_files import CertificateUnreadable
 
 _log = logging.getLogger("kvlens.kafka")
 _limiter = LogLimiter()
@@ -44,7 +44,7 @@ class RenewedText:
         try:
             return text_of(self._file)
         except Unreadable as error:
-            raise CertificateUnreadable(self._setting, self._file, str(error)) from error
+            raise CertificateUnreadable("kafka", self._setting, self._file, str(error)) from error
 
 
 class RenewedPassword(str):

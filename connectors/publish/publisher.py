@@ -15,7 +15,6 @@ from connectors.kafka.cloud_events import Headers
 from connectors.kafka.errors import (
     KAFKA_FAILURES,
     BrokerUnreachable,
-    CertificateUnreadable,
     LoginRefused,
     failure_reason,
 )
@@ -26,6 +25,7 @@ from connectors.kafka.topics import partition_of, topic_name
 from connectors.order.records import Mention, mention_of
 from connectors.process.backoff import Backoff
 from connectors.process.stopping import ended
+from connectors.process.tls_files import CertificateUnreadable
 from connectors.publish.encoding import RecordEncoding
 from connectors.publish.growth import Growth, GrowthTelemetry
 from connectors.publish.producer import (

@@ -59,7 +59,7 @@ _NO_ANSWER = re.compile(r"Read timed out. \(read timeout=([\d.]+)\)")
 
 
 def connect(store: ClickHouse) -> Client:
-    """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnusable."""
+    """Return a client that several threads may use. Raises StoreUnavailable, CertificateUnreadable."""
     without_pandas()
     if not store.url:
         advice = "name the server whose tables it needs in clickhouse.url"

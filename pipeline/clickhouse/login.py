@@ -12,7 +12,7 @@ import structlog
 
 from connectors.process.limited_log import LogLimiter
 from connectors.process.login_files import RENEWED, UNUSABLE, Unreadable, state_of, text_of
-from pipeline.errors import CertificateUnusable
+from connectors.process.tls_files import CertificateUnreadable
 from schemas.settings import ClickHouse
 
 SETTING = "password_file"
@@ -22,7 +22,7 @@ _limiter = LogLimiter()
 
 
 def password_of(store: ClickHouse) -> str:
-    """Return the password of now. Raises CertificateUnusable."""
+    """Return the password of now. Raises CertificateUnreadable."""
     return _read(store.password_file) if store.password_file else store.password
 
 
@@ -45,7 +45,7 @@ class RenewedHeaders(dict[str, str]):
             return
         try:
             password = _read(self._file)
-        except CertificateUnusable as error:
+        except CertificateUnreadable as error:
             UNUSABLE.labels(SETTING).inc()
             if _limiter.admit("unusable", SETTING) is not None:
                 _log.warning("password unusable", reason=f"{error}; requests go on with what was read before")
@@ -63,4 +63,4 @@ def _read(file: str) -> str:
     try:
         return text_of(file)
     except Unreadable as error:
-        raise CertificateUnusable(SETTING, file, str(error)) from error
+        raise CertificateUnreadable("clickhouse", SETTING, file, str(error)) from error

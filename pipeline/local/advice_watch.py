@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
+from connectors.process.errors import OperatorError
 from pipeline.advice.reading import Advice, latest_range, read_advice
 from pipeline.clickhouse.client import connect, store_unavailable
-from pipeline.errors import PipelineError
 from schemas.settings import ClickHouse
 
 _LEAVING_SECONDS = 1.0
@@ -35,7 +35,7 @@ class AdviceWatch:
         while not self._stopping.wait(self._every):
             try:
                 self.latest = self._asked()
-            except PipelineError:
+            except OperatorError:
                 continue  # a store that was killed is started again, a password written
 
     def _asked(self) -> Advice:

@@ -95,13 +95,14 @@ async def _findings(settings: Settings, on_purpose: Mapping[str, str]) -> dict[s
 
 async def _tell_unless_usable(store: ClickHouse) -> None:
     """Look once at what every board needs, so that a wrong password is told where it was given."""
+    from connectors.process.errors import OperatorError
     from connectors.process.leaving import aside
     from pipeline.clickhouse.migrations import missing
-    from pipeline.errors import PipelineError, TablesMissing
+    from pipeline.errors import TablesMissing
 
     try:
         # A store that hangs holds no exit so.
         if lacking := await aside(lambda: missing(store)):
             raise TablesMissing(store.database, lacking)
-    except PipelineError as error:
+    except OperatorError as error:
         click.echo(f"kvlens: {without_secrets(str(error))}", err=True)

@@ -14,9 +14,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, for_code
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import CertificateUnreadable, LoginRefused, failure_reason
+from connectors.kafka.errors import LoginRefused, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
+from connectors.process.tls_files import CertificateUnreadable
 from pipeline.doctor.asking.groups import ask_group
 from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.doctor.asking.reports import ask_reports

@@ -16,8 +16,8 @@ from clickhouse_connect.driver.client import Client
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.security import client_options
+from connectors.process.errors import OperatorError
 from pipeline.clickhouse.client import connect, store_unavailable
-from pipeline.errors import PipelineError
 from pipeline.kafka.topics import describe
 from pipeline.local.advice_watch import AdviceWatch
 from pipeline.local.demo.figures import count_events, count_rows, read_health, read_pools
@@ -111,7 +111,7 @@ class Demo:
                 if time.monotonic() >= due or (early and self._meter.quantile(0.5) is not None):
                     due, early = time.monotonic() + every, False
                     yield self._moment()
-            except PipelineError as error:
+            except OperatorError as error:
                 # A store that was killed is restarted; the next round asks again.
                 self._note(str(error))
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from connectors.kafka import schema_registry as ours
-from connectors.kafka.errors import CertificateUnreadable
 from connectors.kafka.registered import registered_form
 from connectors.kafka.schema_registry import (
     RegistryRefused,
@@ -18,6 +17,7 @@ from connectors.kafka.schema_registry import (
     prefixes,
 )
 from connectors.process.errors import OperatorError
+from connectors.process.tls_files import CertificateUnreadable
 from schemas.settings import Kafka
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 

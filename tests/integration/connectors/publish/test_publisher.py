@@ -13,10 +13,11 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import BrokerUnreachable, CertificateUnreadable, TopicMissing
+from connectors.kafka.errors import BrokerUnreachable, TopicMissing
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import partition_of
 from connectors.order.records import Mention, mention_of
+from connectors.process.tls_files import CertificateUnreadable
 from connectors.publish import growth
 from connectors.publish import publisher as publisher_module
 from connectors.publish.publisher import Publisher

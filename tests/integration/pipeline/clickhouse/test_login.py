@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from connectors.process.login_files import RENEWED, UNUSABLE
+from connectors.process.tls_files import CertificateUnreadable
 from connectors.process.waiting import Waiting
 from pipeline.clickhouse.client import connect, store_unavailable
-from pipeline.errors import CertificateUnusable, StoreUnavailable
+from pipeline.errors import StoreUnavailable
 from pipeline.local.clickhouse.accounts import Account
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse
@@ -73,7 +74,7 @@ def test_a_client_goes_on_with_the_password_that_the_file_has_now(guarded: Guard
     assert client.query("SELECT 4").result_rows == [(4,)]
     assert (count(RENEWED), count(UNUSABLE)) == (renewed + 1, unusable + 2)
     client.close()
-    with pytest.raises(CertificateUnusable) as missing:
+    with pytest.raises(CertificateUnreadable) as missing:
         connect(guarded.settings)
     assert str(missing.value) == (
         f"cannot use {guarded.file} of clickhouse.password_file: No such file or directory"

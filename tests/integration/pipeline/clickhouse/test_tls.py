@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from connectors.process.tls_files import CertificateUnreadable
 from pipeline.clickhouse.client import connect
-from pipeline.errors import CertificateUnusable, StoreUnavailable
+from pipeline.errors import StoreUnavailable
 from pipeline.local.clickhouse.accounts import Account
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import ClickHouse
@@ -111,11 +112,11 @@ def test_who_is_refused_is_told_why_in_one_line(secured: str, changed: dict[str,
 @pytest.mark.parametrize("setting", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
 def test_a_file_that_cannot_be_used_is_named_with_its_setting(tmp_path: Path, setting: str) -> None:
     file = tmp_path / "file.pem"
-    with pytest.raises(CertificateUnusable) as raised:
+    with pytest.raises(CertificateUnreadable) as raised:
         connect(settings("https://127.0.0.1:1", **{setting: str(file)}))
     assert str(raised.value) == f"cannot use {file} of clickhouse.{setting}: No such file or directory"
     file.write_text("something else")
-    with pytest.raises(CertificateUnusable) as raised:
+    with pytest.raises(CertificateUnreadable) as raised:
         connect(settings("https://127.0.0.1:1", **{setting: str(file)}))
     kind = "private key" if setting == "ssl_keyfile" else "certificate"
     assert str(raised.value) == f"cannot use {file} of clickhouse.{setting}: no {kind} in PEM form"
@@ -123,10 +124,10 @@ def test_a_file_that_cannot_be_used_is_named_with_its_setting(tmp_path: Path, se
 
 def test_a_key_that_is_another_s_or_alone_is_told(tmp_path: Path) -> None:
     with pytest.raises(
-        CertificateUnusable, match=r"server\.key of clickhouse\.ssl_keyfile: its key is not that"
+        CertificateUnreadable, match=r"server\.key of clickhouse\.ssl_keyfile: its key is not that"
     ):
         connect(settings("https://127.0.0.1:1", ssl_keyfile=str(FILES / "server.key")))
-    with pytest.raises(CertificateUnusable, match=r"clickhouse\.ssl_certfile, which is empty"):
+    with pytest.raises(CertificateUnreadable, match=r"clickhouse\.ssl_certfile, which is empty"):
         connect(settings("https://127.0.0.1:1", ssl_certfile=""))
-    with pytest.raises(CertificateUnusable, match=r"name its file in clickhouse\.ssl_keyfile"):
+    with pytest.raises(CertificateUnreadable, match=r"name its file in clickhouse\.ssl_keyfile"):
         connect(settings("https://127.0.0.1:1", ssl_keyfile=""))

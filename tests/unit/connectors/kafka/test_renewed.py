@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from connectors.kafka.errors import CertificateUnreadable
 from connectors.kafka.renewed import RenewedPassword, RenewedText, RenewedToken
 from connectors.kafka.security import client_options
 from connectors.process.login_files import RENEWED, UNUSABLE
+from connectors.process.tls_files import CertificateUnreadable
 from schemas.settings import Kafka
 
 FIRST = """\

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from connectors.kafka.errors import CertificateUnreadable
 from connectors.kafka.security import client_options
+from connectors.process.tls_files import CertificateUnreadable
 from schemas.settings import Kafka
 
 

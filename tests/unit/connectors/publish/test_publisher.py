@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectors.kafka.errors import CertificateUnreadable
+from connectors.process.tls_files import CertificateUnreadable
 from connectors.publish.publisher import Publisher
 from schemas.settings import Kafka, Settings
 
