@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 
 _GAP = "  "
 

@@ -1,4 +1,4 @@
-"""How records for readers are written: values in the configured format, CloudEvents headers. No IO."""
+"""How records for readers are encoded, as their `content-type` says, and their CloudEvents headers. No IO."""
 
 from __future__ import annotations
 
@@ -8,10 +8,16 @@ from datetime import datetime
 import msgspec
 
 from connectors.kafka.cloud_events import CloudEvents, Headers
-from connectors.kafka.content_types import CONTENT_TYPES
 from schemas.json_form import to_json
 from schemas.settings import Kafka
 
+MSGPACK = b"application/msgpack"
+JSON = b"application/json"
+CONTENT_TYPES = {"msgpack": MSGPACK, "json": JSON}
+"""By `kafka.record_format`."""
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding the value of a record raises: besides its own, msgspec lets text that is not UTF-8 and values
+nested without end come through as Python's."""
 Prefixes = Mapping[str, bytes]
 """What stands before the JSON of a record, by the name of its schema; empty without a registry."""
 

@@ -10,6 +10,7 @@ import json
 import ssl
 from base64 import b64encode
 from dataclasses import field
+from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
@@ -17,14 +18,22 @@ import aiohttp
 
 from connectors.kafka.encoding import Prefixes
 from connectors.kafka.errors import failure_reason
-from connectors.kafka.registered import SCHEMAS, registered_form, subject_of
 from connectors.kafka.security import trusted
+from connectors.kafka.topics import topic_name
+from connectors.process.addresses import printable
 from connectors.process.errors import OperatorError
 from connectors.process.login_files import Unreadable, text_of
-from connectors.process.printable import printable
+from schemas.figures import FIGURES
 from schemas.settings import Kafka
 from schemas.wire_prefix import prefix
 
+SCHEMAS = {
+    "events": ("EventsRecord",),
+    "residency": ("ResidencyRecord",),
+    "choices": ("ChoiceRecord",),
+    "figures": tuple(sorted(figure.__name__ for figure in FIGURES.values())),
+}
+"""That are registered, by topic."""
 ANSWER_SECONDS = 10.0
 """How long the registry may take to answer."""
 MAX_ANSWER_BYTES = 64 << 10
@@ -155,3 +164,29 @@ def _login(kafka: Kafka) -> dict[str, str]:
         raise RegistryRefused(kafka.schema_registry_url, f"{file}: {error}", heals=True) from error
     login = f"{kafka.schema_registry_username}:{password}".encode()
     return {"Authorization": f"Basic {b64encode(login).decode()}"}
+
+
+def subject_of(kafka: Kafka, topic: str, schema: str) -> str:
+    """Return what a schema is registered under.
+
+    `TOPIC-value`, as readers expect by default; where a topic has several, `TOPIC-SCHEMA`.
+    """
+    return f"{topic_name(kafka, topic)}-{'value' if len(SCHEMAS[topic]) == 1 else schema}"
+
+
+def registered_form(schema: str) -> dict[str, Any]:
+    """Return the generated schema as it is registered: with no room for fields that nobody writes now.
+
+    A field that a later version adds is then compatible by the rule that registries begin with, BACKWARD.
+    Where any field may come, it is not: older records might have it already, with another meaning.
+    """
+    file = files("schemas") / "generated" / f"{schema}.schema.json"
+    found: dict[str, Any] = json.loads(file.read_text("utf-8"), object_hook=_closed)
+    # Karapace loses what `#/$defs` refers to behind a URN, and answers 500 to the second version of a schema.
+    del found["$id"]
+    return found
+
+
+def _closed(part: dict[str, Any]) -> dict[str, Any]:
+    # A property may be called `properties`, but not one of ours.
+    return part | {"additionalProperties": False} if "properties" in part else part

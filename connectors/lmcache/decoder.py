@@ -8,11 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from connectors.engines.media import MAX_NAME_CHARACTERS
-from connectors.kafka.content_types import UNDECODABLE
-from connectors.lmcache.accesses import accessed, are_hits, are_reads
+from connectors.kafka.encoding import UNDECODABLE
+from connectors.lmcache.accesses import accessed, are_hits, are_reads, object_group, object_hash
 from connectors.lmcache.declarations import Compartment, Declarations
 from connectors.lmcache.loads import Loads, LoadsOfServers, Object
-from connectors.lmcache.objects import object_group, object_hash
 from connectors.lmcache.wire import CacheBatch, Entry, decode_batch, decode_report
 from connectors.normalise.errors import EventError
 from connectors.normalise.pseudonyms import Pseudonyms

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from aiohttp import web
 
-from connectors.kafka.content_types import UNDECODABLE
+from connectors.kafka.encoding import UNDECODABLE
 from connectors.lmcache.servers import Servers
 from connectors.lmcache.wire import decode_registration
 from connectors.process.errors import DataError

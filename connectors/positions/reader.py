@@ -13,7 +13,7 @@ import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from connectors.kafka.consumer import STOP_SECONDS, stop_consumer
-from connectors.kafka.content_types import JSON, UNDECODABLE
+from connectors.kafka.encoding import JSON, UNDECODABLE
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.private import client_of
 from connectors.kafka.security import client_options

@@ -1,4 +1,4 @@
-"""Addresses as they may be shown: in logs, in errors, on a terminal."""
+"""Addresses and names of others as they may be shown: in logs, in errors, on a terminal."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ def without_secrets(text: str) -> str:
     if "://" not in text:
         return text
     return _QUERY.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", text))
+
+
+def printable(text: str) -> str:
+    r"""Return the text with what moves a cursor, breaks a line or turns the reading direction as `\x1b`.
+
+    Unicode calls it control, format, surrogate, private, unassigned, or a separator that is no blank.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 
 ForeignReason = Literal[
     "foreign_page",  # sent for a page of another site, or to a name that such a page can make its own

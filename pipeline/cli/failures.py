@@ -15,11 +15,10 @@ from typing import NoReturn
 
 import click
 
-from connectors.process.addresses import without_secrets
+from connectors.process.addresses import printable, without_secrets
 from connectors.process.errors import OperatorError
 from connectors.process.leaving import busy_aside, leave
 from connectors.process.looking_up import LookingUpAside
-from connectors.process.printable import printable
 from pipeline.settings.loading import ConfigurationError
 
 FAILED = 1

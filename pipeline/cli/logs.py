@@ -9,9 +9,8 @@ from typing import Any
 
 import structlog
 
-from connectors.process.addresses import without_secrets
+from connectors.process.addresses import printable, without_secrets
 from connectors.process.foreign_logs import ForeignLogs
-from connectors.process.printable import printable
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

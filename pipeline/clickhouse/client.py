@@ -17,9 +17,8 @@ from clickhouse_connect.driver.httpclient import HttpClient
 
 from connectors.process.addresses import without_secrets
 from connectors.process.leaving import awaited_aside
-from pipeline.clickhouse.certificates import tls_arguments
 from pipeline.clickhouse.layout import SETTINGS
-from pipeline.clickhouse.login import RenewedHeaders, password_of
+from pipeline.clickhouse.login import RenewedHeaders, password_of, tls_arguments
 from pipeline.clickhouse.remedies import NO_LOGIN, remedy
 from pipeline.errors import StoreBusy, StoreLimit, StoreUnavailable
 from pipeline.settings.validation import store_address_problem

@@ -1,4 +1,4 @@
-"""The password for ClickHouse, read again when its file has changed: nothing is started anew for that.
+"""What ClickHouse is reached with: the TLS files, and the password, read again when its file has changed.
 
 Every request carries the login, so the next one after a change has the new password. A file that cannot be
 used is told and counted, and the last password stays: a file may be looked at while somebody writes it.
@@ -6,13 +6,15 @@ used is told and counted, and the last password stays: a file may be looked at w
 
 from __future__ import annotations
 
+import ssl
 from base64 import b64encode
+from typing import Any
 
 import structlog
 
 from connectors.process.limited_log import LogLimiter
 from connectors.process.login_files import RENEWED, UNUSABLE, Unreadable, state_of, text_of
-from connectors.process.tls_files import CertificateUnreadable
+from connectors.process.tls_files import CertificateUnreadable, TlsFiles
 from schemas.settings import ClickHouse
 
 SETTING = "password_file"
@@ -64,3 +66,23 @@ def _read(file: str) -> str:
         return text_of(file)
     except Unreadable as error:
         raise CertificateUnreadable("clickhouse", SETTING, file, str(error)) from error
+
+
+def tls_arguments(store: ClickHouse) -> dict[str, Any]:
+    """Return clickhouse-connect's arguments for TLS. Raises CertificateUnreadable.
+
+    Files are given by name, so that each new connection reads them again.
+    """
+    files = TlsFiles("clickhouse", store.ssl_cafile, store.ssl_certfile, store.ssl_keyfile)
+    files.require_readable()
+    arguments: dict[str, Any] = {}
+    if store.ssl_cafile:
+        files.trusting()
+        arguments["ca_cert"] = store.ssl_cafile
+    if store.ssl_certfile:
+        files.load_own(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        arguments["client_cert"] = store.ssl_certfile
+        arguments["client_cert_key"] = store.ssl_keyfile or None
+        # A password beside the certificate: it is that of the login, the certificate that of the connection.
+        arguments["tls_mode"] = "strict" if store.password or store.password_file else "mutual"
+    return arguments

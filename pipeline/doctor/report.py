@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
 from pipeline.doctor.source_checks import clock

@@ -11,8 +11,7 @@ from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.grafana.files import DASHBOARDS, files
 from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
-from pipeline.dashboards.prometheus.rules import compiled
-from pipeline.dashboards.prometheus.rules_file import rules_file
+from pipeline.dashboards.prometheus.rules import compiled, rules_file
 from pipeline.generated.asyncapi import asyncapi_document
 from pipeline.generated.chart.schema import values_schema
 from pipeline.generated.comments import PATH as COMMENTS

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from connectors.kafka.content_types import JSON, UNDECODABLE
+from connectors.kafka.encoding import JSON, UNDECODABLE
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from schemas.choices import ChoiceRecord
 from schemas.events import DpRank, EventsRecord, Name

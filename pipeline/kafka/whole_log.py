@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from connectors.kafka.content_types import JSON, UNDECODABLE
+from connectors.kafka.encoding import JSON, UNDECODABLE
 from pipeline.kafka.merging import Merge
 from schemas.wire_prefix import json_decoder
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from connectors.process.addresses import shown
 from pipeline.clickhouse import migrations
@@ -16,7 +16,6 @@ from pipeline.local.processes.command import CommandProcess, page_answers
 from pipeline.local.processes.ports import LOOPBACK
 from pipeline.local.processes.supervisor import Supervisor
 from pipeline.local.run_file import write_run_file
-from pipeline.local.steps import Steps
 from pipeline.settings.loading import DEFAULT, LoadedSettings, load, variable_of
 from schemas.settings import Settings
 
@@ -31,6 +30,16 @@ _START_SECONDS = 180.0
 _DRAIN_SECONDS = 0.5
 """A connector takes up to 0.9 s more to end, and the supervisor kills what has not ended after 1.5 s. One
 that is killed can neither count nor log what Kafka did not take."""
+
+
+class Steps(Protocol):
+    """Where parts that start say how far they are."""
+
+    def step(self, text: str) -> None:
+        """Say what goes on now, until the next step; what changes within a step stands after a colon."""
+
+    def tell(self, line: str) -> None:
+        """Say what has happened, in a line that stays."""
 
 
 class Stack:

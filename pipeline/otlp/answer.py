@@ -8,7 +8,7 @@ import requests
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 from schemas.reasons import OtlpOutcome
 
 _AGAIN = frozenset({429, 502, 503, 504})

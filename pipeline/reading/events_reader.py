@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from connectors.kafka.content_types import JSON
+from connectors.kafka.encoding import JSON
 from connectors.kafka.topics import topic_name
 from pipeline.applying.offered import Offered
 from pipeline.applying.reader import Ahead, Reader

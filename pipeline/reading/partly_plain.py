@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from connectors.kafka.content_types import UNDECODABLE
+from connectors.kafka.encoding import UNDECODABLE
 from connectors.process.array_length import array_length
 from pipeline.reading.joining import Runs, joined
 from pipeline.reading.plain_runs import EncodedRun, PlainChunk, PlainRun, decoded_with, scanned

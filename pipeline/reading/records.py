@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from connectors.kafka.content_types import UNDECODABLE
+from connectors.kafka.encoding import UNDECODABLE
 from pipeline.reading.joining import joined
 from pipeline.reading.partly_plain import PartlyPlain, Place, in_parts
 from pipeline.reading.plain_runs import EncodedRun, PlainRun, scanned

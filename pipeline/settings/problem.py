@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 from schemas.settings import SECRET_KEYS, Settings
 
 

@@ -18,8 +18,7 @@ from pipeline.simulator.engine.settings import HYBRID_GROUPS, EngineSettings
 from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prefill, Prompts, exposition
 from pipeline.simulator.source import Source
 from pipeline.simulator.traffic.dispatch import Dispatch
-from pipeline.simulator.traffic.roles import check_roles, role_of
-from pipeline.simulator.traffic.routing import Routing
+from pipeline.simulator.traffic.routing import Routing, check_roles, role_of
 from pipeline.simulator.traffic.schedule import Rerouting, Restart, Scheduled
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS, Era

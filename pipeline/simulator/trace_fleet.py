@@ -16,8 +16,7 @@ from pipeline.simulator.addresses import AddressPlan, hash_scheme, opened_publis
 from pipeline.simulator.config_file import ReplicaAddress
 from pipeline.simulator.engine.truth import wire_hash
 from pipeline.simulator.metrics_endpoint import EngineFigures, MetricsEndpoint, Prompts, exposition
-from pipeline.simulator.traffic.roles import check_roles, role_of
-from pipeline.simulator.traffic.routing import Routing
+from pipeline.simulator.traffic.routing import Routing, check_roles, role_of
 from pipeline.simulator.traffic.trace import TraceReplica, hit_rates, routed
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import DEFAULT_ERA, ERAS

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
+import structlog
 
+from connectors.process.limited_log import LogLimiter
 from pipeline.applying.applier import Applier
 from pipeline.applying.offered import Offered
 from pipeline.applying.state import Cut, State
 from pipeline.applying.steps import Steps
+from pipeline.kafka.refusal import SourceName
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.checkpoint.record import Record
-from pipeline.worker.left_out import LeftOutEvents
 from pipeline.worker.roles.role import Role
 from pipeline.worker.set_aside import KeptAside
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import TOPICS_KEY, StateTopics
+from schemas.reasons import LimitReason
+
+_log = structlog.get_logger(__name__)
 
 _Record = TypeVar("_Record")
 _Cut = TypeVar("_Cut", bound=Cut)
@@ -140,3 +145,26 @@ class OwnedPartition(Generic[_Record, _Cut]):
             # Each time, and last: whoever reads only the end of the checkpoints finds it there.
             records.append(Record(self.role.checkpoints, self.partition, TOPICS_KEY, self._topics))
         return cut, [*self.role.outputs(cut), *self._set_aside.take(), *records]
+
+
+class LeftOutEvents:
+    """Events that limits of a source kept out of the state: counted, and told of at a limited rate."""
+
+    def __init__(self, metrics: WorkerMetrics) -> None:
+        self._metrics = metrics
+        self._limiter = LogLimiter()
+
+    def add(self, found: Iterable[tuple[SourceName, Mapping[LimitReason, int]]]) -> None:
+        """Count the events of each source, by reason."""
+        for source, reasons in found:
+            for reason, events in reasons.items():
+                self._metrics.left_out.labels(reason).inc(events)
+                if (suppressed := self._limiter.admit(reason)) is not None:
+                    _log.error(
+                        "a source exceeds a limit: its figures are degraded (docs/operations.md#limits)",
+                        replica=source.replica,
+                        dp_rank=source.dp_rank,
+                        reason=reason,
+                        events_left_out=events,
+                        **suppressed,
+                    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from connectors.kafka.cloud_events import CloudEvents
-from connectors.kafka.content_types import MSGPACK
+from connectors.kafka.encoding import MSGPACK
 from pipeline.applying.offered import Offered
 from pipeline.applying.set_aside import DETAIL_CHARACTERS, SetAside
 from pipeline.kafka.refusal import RecordRefused

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from connectors.frames.bundle import Bundle
-from connectors.kafka.content_types import JSON
+from connectors.kafka.encoding import JSON
 from connectors.order.stream import SourceStream
 from connectors.publish.encoding import RecordEncoding
 from connectors.sources import Source

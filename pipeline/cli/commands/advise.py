@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 from pipeline.cli.groups import examples
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width

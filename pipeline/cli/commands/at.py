@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.cli.groups import examples
-from pipeline.cli.moment import Moment
+from pipeline.cli.numbers import Moment
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width
 from pipeline.text_table import text_table

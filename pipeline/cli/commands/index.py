@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from pipeline.cli.groups import examples
-from pipeline.cli.moment import Moment
+from pipeline.cli.numbers import Moment
 from pipeline.cli.options import config_option, load_running, log_level_option, running_directory_option
 from schemas.settings import Settings
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 from pipeline.cli.failures import stopped_by_signals
 from pipeline.cli.groups import examples
 from pipeline.cli.options import (

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from connectors.process.addresses import printable
 from connectors.process.collector import GC_THRESHOLD
-from connectors.process.printable import printable
 from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount
 from pipeline.cli.options import config_option, load_running, running_directory_option

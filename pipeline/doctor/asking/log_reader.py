@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from connectors.kafka.content_types import JSON, UNDECODABLE
+from connectors.kafka.encoding import JSON, UNDECODABLE
 from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts, SourceId
 from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.positions import PositionRecord

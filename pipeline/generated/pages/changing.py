@@ -1,15 +1,52 @@
-"""docs/changing.md: which files to open for a change."""
+"""`tests/tiers.toml`, checked, and docs/changing.md, made of it: what to open and to run for a change."""
 
 from __future__ import annotations
 
-from pipeline.generated.changes_file import Change, load_changes
+import re
+from pathlib import Path
+
+import msgspec
+
 from pipeline.generated.pages.markdown import code, page, table
 
+CHANGES_FILE = Path(__file__).parents[3] / "tests" / "tiers.toml"
 INTRODUCTION = """\
 [Architecture](architecture.md#the-rooms) shows which step is where. `make test-changed BASE=main` runs the
 tests that guard the paths that differ from `main` (`tests/tiers.toml` names them for each row), cases of the
 night included, and those that mirror the room of each path; [contributing](contributing.md#tests) says what
 runs when."""
+
+
+class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of the table."""
+
+    change: str
+    open: str
+    """Markdown; what it names in backticks from the root of the checkout are the places of the change."""
+    run: list[str]
+    """Files and directories of tests."""
+    beside: str = ""
+    """What else to run or to look at, in Markdown."""
+    paths: list[str] = []
+    """More places of the change."""
+
+    @property
+    def places(self) -> list[str]:
+        """Paths that may be those of files or directories; some are names inside others."""
+        named = re.findall(r"`([\w./-]+)`", self.open)
+        return [*(name.rstrip("/") for name in named), *self.paths]
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    row: list[Change]
+
+
+def load_changes(path: Path = CHANGES_FILE) -> list[Change]:
+    """Return the rows in the order of the file.
+
+    Raises msgspec.ValidationError when a row has an unknown, missing or wrong key.
+    """
+    return msgspec.toml.decode(path.read_bytes(), type=_File).row
 
 
 def changing_page() -> bytes:

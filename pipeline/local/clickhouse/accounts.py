@@ -8,7 +8,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 from pipeline.local.clickhouse.errors import AUTHENTICATION_FAILED, StoreError
 
 

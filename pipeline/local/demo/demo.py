@@ -28,8 +28,7 @@ from pipeline.local.demo.story import ON_PURPOSE, STORY_SECONDS, Narrator
 from pipeline.local.demo.terminal import plain, screen, story_page
 from pipeline.local.directory import DataDirectory
 from pipeline.local.processes.supervisor import Supervisor
-from pipeline.local.stack import Stack
-from pipeline.local.steps import Steps
+from pipeline.local.stack import Stack, Steps
 from pipeline.settings.loading import LoadedSettings
 from schemas.settings import Settings, rank_endpoint
 

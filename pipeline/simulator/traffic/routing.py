@@ -1,4 +1,4 @@
-"""Which replica gets a request."""
+"""Which replica gets a request, and which of them compute prompts for the others."""
 
 from __future__ import annotations
 
@@ -31,3 +31,15 @@ class Router:
         chosen = self._next
         self._next = (chosen + 1) % self._targets
         return chosen
+
+
+def role_of(number: int, prefilling: int) -> str | None:
+    """Return what the configuration shall say of a replica: the first `prefilling` compute prompts for the
+    others. None where each does both."""
+    return None if not prefilling else "prefill" if number < prefilling else "decode"
+
+
+def check_roles(replicas: int, prefilling: int) -> None:
+    """Raise ValueError where nobody is left to decode."""
+    if prefilling >= replicas:
+        raise ValueError(f"of {replicas} replicas {prefilling} prefill: some have to decode")

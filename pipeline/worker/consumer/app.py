@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 from faust.sensors.monitor import Monitor
 from faust.types import TP
 from yarl import URL
 
-from pipeline.worker.consumer.credentials import faust_credentials
+from connectors.kafka.security import client_options
 from pipeline.worker.consumer.transport import FAUST_LOG, NoTables
 from schemas.settings import Kafka, Settings
 
@@ -90,3 +91,22 @@ def faust_app(settings: Settings, group: str) -> Any:
 
 def _brokers(kafka: Kafka) -> list[URL]:
     return [URL(f"kafka://{address.strip()}") for address in kafka.bootstrap_servers.split(",")]
+
+
+def faust_credentials(kafka: Kafka) -> Credentials | None:
+    """Return what `client_options` says as `broker_credentials`; None for plain text without login.
+
+    Raises CertificateUnreadable.
+    """
+    options = client_options(kafka)
+    context = options.get("ssl_context")
+    if "sasl_oauth_token_provider" in options:
+        return OAuthCredentials(oauth_cb=options["sasl_oauth_token_provider"], ssl_context=context)
+    if "sasl_mechanism" in options:
+        return SASLCredentials(
+            username=options["sasl_plain_username"],
+            password=options["sasl_plain_password"],
+            mechanism=options["sasl_mechanism"],
+            ssl_context=context,
+        )
+    return SSLCredentials(context) if context is not None else None

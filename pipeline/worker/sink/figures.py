@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from connectors.kafka.cloud_events import CloudEvents, digest
-from connectors.kafka.content_types import JSON
-from connectors.kafka.encoding import Prefixes
+from connectors.kafka.encoding import JSON, Prefixes
 from connectors.kafka.topics import partition_of, topic_name
 from pipeline.worker.checkpoint.record import Record
 from schemas.figures import FIGURES, TABLE_FIELD, time_of

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from pipeline.residency.partition import PartitionState
-from pipeline.simulator.traffic.roles import role_of
-from pipeline.simulator.traffic.routing import Routing
+from pipeline.simulator.traffic.routing import Routing, role_of
 from pipeline.simulator.traffic.trace import TraceReplica, routed
 from pipeline.traces.trace import TraceRequest
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 
-from pipeline.generated.changes_file import Change, load_changes
+from pipeline.generated.pages.changing import Change, load_changes
 from tests.support.checkout import ROOT
 from tests.support.suite.run import main as run
 

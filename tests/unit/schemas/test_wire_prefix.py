@@ -9,9 +9,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from connectors.kafka.content_types import JSON
-from connectors.kafka.encoding import Encoding
-from connectors.kafka.registered import SCHEMAS, registered_form
+from connectors.kafka.encoding import JSON, Encoding
+from connectors.kafka.schema_registry import SCHEMAS, registered_form
 from connectors.positions.reader import _mention
 from kvlens_reader.decoding import decode
 from pipeline.doctor.asking.log_reader import LogReader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.generated.changes_file import Change, load_changes
+from pipeline.generated.pages.changing import Change, load_changes
 from tests.support.checkout import ROOT
 from tests.support.suite.changed import ELSEWHERE, targets
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from connectors.kafka import schema_registry as ours
-from connectors.kafka.registered import registered_form
 from connectors.kafka.schema_registry import (
     RegistryRefused,
     RegistryUnreachable,
     SchemaRefused,
     prefixes,
+    registered_form,
 )
 from connectors.process.errors import OperatorError
 from connectors.process.tls_files import CertificateUnreadable

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from connectors.process.printable import printable
+from connectors.process.addresses import printable
 from tests.support.suite.night import first_by_day
 
 HARMFUL = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")

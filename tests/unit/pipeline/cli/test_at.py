@@ -8,7 +8,7 @@ import click
 import pytest
 
 from pipeline.cli.commands.at import at
-from pipeline.cli.moment import Moment
+from pipeline.cli.numbers import Moment
 
 
 def test_moments_are_dates_or_seconds_ago() -> None:

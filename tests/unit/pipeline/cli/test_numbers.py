@@ -8,8 +8,7 @@ import pytest
 from pipeline.cli.commands.advise import advise
 from pipeline.cli.commands.doctor import doctor
 from pipeline.cli.commands.verify import _offset
-from pipeline.cli.moment import Moment
-from pipeline.cli.numbers import Amount, Whole
+from pipeline.cli.numbers import Amount, Moment, Whole
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e400", "1e13", "-1e13", "9" * 5000, "x", ""])

@@ -11,8 +11,7 @@ from ruamel.yaml import YAML
 
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
-from pipeline.dashboards.prometheus.rules import Group, Groups, Rule, compiled
-from pipeline.dashboards.prometheus.rules_file import rules_file
+from pipeline.dashboards.prometheus.rules import Group, Groups, Rule, compiled, rules_file
 from pipeline.settings.loading import load
 from schemas.metrics import Connector, Fleet, Index, Worker, metrics_of
 from schemas.settings import Settings

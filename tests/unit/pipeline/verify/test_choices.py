@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipeline.generated.examples.choices import choice_examples
+from pipeline.generated.examples.catalogue import choice_examples
 from pipeline.verify.choices import ChoicesCheck
 from pipeline.verify.findings import Findings
 from schemas.rows import ChoiceRow

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pipeline.generated.examples.choices import choice_examples
+from pipeline.generated.examples.catalogue import choice_examples
 from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.worker.choices.rows import row_of

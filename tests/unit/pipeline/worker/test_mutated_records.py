@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.kafka.content_types import JSON
+from connectors.kafka.encoding import JSON
 from connectors.kafka.topics import partition_of
 from pipeline.applying.offered import Offered
 from pipeline.applying.reader import Ahead, Reader

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.kafka.content_types import JSON, MSGPACK
+from connectors.kafka.encoding import JSON, MSGPACK
 from pipeline.applying.offered import Offered
 from pipeline.applying.steps import at_once
 from pipeline.errors import CheckpointUnreadable, OffsetGap

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.kafka.content_types import JSON
+from connectors.kafka.encoding import JSON
 from pipeline.applying.offered import Offered
 from pipeline.applying.steps import at_once
 from pipeline.errors import RecordFatal

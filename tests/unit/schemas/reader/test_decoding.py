@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.kafka.content_types import JSON, MSGPACK
+from connectors.kafka.encoding import JSON, MSGPACK
 from kvlens_reader import NotARecord, decode, topic_of, unknown_events
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.topics_file import load_topics

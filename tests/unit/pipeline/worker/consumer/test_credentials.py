@@ -8,7 +8,7 @@ import pytest
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth
 
 from connectors.kafka.security import client_options
-from pipeline.worker.consumer.credentials import faust_credentials
+from pipeline.worker.consumer.app import faust_credentials
 from schemas.settings import Kafka
 
 
