@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.verify import times
 from pipeline.verify.replica import limits
+from pipeline.verify.replica.contents import contents_of, named_on_gpu
 from pipeline.verify.replica.copies import Copies, Held
-from pipeline.verify.replica.drift import EngineSays
+from pipeline.verify.replica.engine_says import EngineSays, room_told
 from pipeline.verify.replica.flow import Flow
 from pipeline.verify.replica.objects import ObjectsRecount
 from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
@@ -179,20 +180,11 @@ class SourceRecount:
             return False
         for event in (event for batch in record.batches for event in batch.events):
             if isinstance(event, EngineCounters):
-                says = self.engine_says
-                if event.capacity_blocks is not None and (
-                    event.capacity_blocks != self.capacity_blocks
-                    or event.capacity_blocks > says.capacity_blocks
-                ):
+                if self.engine_says.anything_new(event):
                     return False
-                if event.block_size is not None and event.block_size != says.block_size:
+                if event.capacity_blocks not in (None, self.capacity_blocks):
                     return False
-                if event.unused_blocks is not None and event.unused_blocks != says.unused:
-                    return False
-                if (
-                    event.cpu_capacity_tokens is not None
-                    and event.cpu_capacity_tokens != self.cpu_capacity_tokens
-                ):
+                if event.cpu_capacity_tokens not in (None, self.cpu_capacity_tokens):
                     return False
             elif isinstance(event, SourceStatus):
                 if event.connected or self.disconnected_from is None:
@@ -292,7 +284,7 @@ class SourceRecount:
             self.clock_offset = at - batch.received_at
             self.disconnected_from = self.reported_to = None
             self.health.lag_seconds = max(self.health.lag_seconds, batch.received_at - batch.ts)
-        self._on_gpu_before = self._named_on_gpu(batch.events)
+        self._on_gpu_before = named_on_gpu(batch.events, self.pools)
         stores = not limits.no_room_for_stores(batch.events, self.pools, self.worker)
         for event in batch.events:
             if stores or not isinstance(event, Stored):
@@ -434,7 +426,7 @@ class SourceRecount:
             )
             others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
-            contents = self._contents(pool, event, hashes, parent)
+            contents = contents_of(event, self.pools, self._on_gpu_before)
             pool.store(
                 hashes,
                 event.block_size,
@@ -454,67 +446,11 @@ class SourceRecount:
         parent = unpack_hashes(event.parent)[0]
         return parent != 0 and parent in pool.blocks and at - pool.blocks[parent].since <= SOON
 
-    def _named_on_gpu(self, events: Iterable[Event]) -> dict[tuple[int, int], int]:
-        """Return the content hashes that the GPU has of what comes to other media, by group and hash."""
-        found: dict[tuple[int, int], int] = {}
-        for event in events:
-            if isinstance(event, Stored) and event.medium != "gpu" and not len(event.hashes) % HASH_BYTES:
-                on_gpu = self.pools.get(("gpu", event.group_idx))
-                contents = on_gpu.contents if isinstance(on_gpu, Copies) else {}
-                for one in unpack_hashes(event.hashes) if contents else ():
-                    if one in contents:
-                        found[event.group_idx, one] = contents[one]
-        return found
-
-    def _contents(
-        self, pool: Copies, event: Stored, hashes: tuple[int, ...], parent: int | None
-    ) -> Mapping[int, int]:
-        """Return the content hashes of the blocks of a store, where they are known, by hash.
-
-        On another medium than the GPU they are those of the blocks that the GPU holds now, or held when the
-        batch began.
-        """
-        if event.medium != "gpu":
-            on_gpu = self.pools.get(("gpu", event.group_idx))
-            now = on_gpu.contents if isinstance(on_gpu, Copies) else {}
-            before = self._on_gpu_before
-            return {
-                one: now.get(one) or before[event.group_idx, one]
-                for one in hashes
-                if one in now or (event.group_idx, one) in before
-            }
-        links = unpack_hashes(event.links) if len(event.links) == len(event.hashes) else ()
-        return pool.contents_along(hashes, links, parent) if links or pool.contents else {}
-
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         self.health.undecodable_events += count
         self.trust.degraded(at, medium)
 
     # Notices
-
-    def _room_told(self, said: EngineCounters) -> int:
-        """Return how many blocks the GPU has room for in the size that events announce; 0: not known.
-
-        Tokens of pages that are smaller than these blocks are those of one rank, if more is held than they
-        would be blocks, or of all, if else requests used far more than is held.
-        """
-        held = [
-            (one.block_size, group, one.entries)
-            for (medium, group), pool in self.pools.items()
-            if medium == "gpu"
-            for one in pool.held(0.0)
-        ]
-        largest = max((size for size, _, _ in held), default=0)
-        pages, page = said.capacity_blocks or 0, said.block_size or 0
-        if said.unused_blocks != 0 or page == 0 or largest <= page:
-            return pages
-        if largest % page != 0 or any(group != held[0][1] for _, group, _ in held):
-            return 0
-        resident = sum(entries for size, _, entries in held if size == largest)
-        if resident > pages * page // largest:
-            return pages
-        too_many = said.kv_cache_usage is not None and said.kv_cache_usage * pages > resident + pages / 4
-        return pages * page // largest if too_many else 0
 
     def _notice(self, event: Event, batch: Batch) -> None:
         if isinstance(event, Opened):
@@ -533,14 +469,9 @@ class SourceRecount:
                 self.not_understood.add(event.seq)
             self._undecodable(event.count, self._known_until(batch.ts))
         elif isinstance(event, EngineCounters):
-            says = self.engine_says
             if event.capacity_blocks is not None:
-                self.capacity_blocks = self._room_told(event) or self.capacity_blocks
-                says.capacity_blocks = max(says.capacity_blocks, event.capacity_blocks)
-            if event.block_size is not None:
-                says.block_size = event.block_size
-            if event.unused_blocks is not None:
-                says.unused = event.unused_blocks
+                self.capacity_blocks = room_told(event, self._on_gpu(0.0)) or self.capacity_blocks
+            self.engine_says.heard(event)
             if event.cpu_capacity_tokens is not None:
                 self.cpu_capacity_tokens = event.cpu_capacity_tokens
             self.on_counters(event, batch.ts)
@@ -590,6 +521,9 @@ class SourceRecount:
         """Return (medium, group, held) for every pool and size, as of event time `at`."""
         return [(*where, held) for where, pool in self.pools.items() for held in pool.held(at)]
 
+    def _on_gpu(self, at: float) -> list[tuple[int, Held]]:
+        return [(group, held) for medium, group, held in self.held(at) if medium == "gpu"]
+
     def residency_sums(self) -> dict[PoolOfLife, ResidencySums]:
         """Return what the residency topic has to say of all lives."""
         present = {
@@ -602,9 +536,7 @@ class SourceRecount:
 
     def drift_blocks(self, at: float) -> int:
         """Return how many blocks more are held on the GPU than there are, at least."""
-        return self.engine_says.too_many(
-            (group, held) for medium, group, held in self.held(at) if medium == "gpu"
-        )
+        return self.engine_says.too_many(self._on_gpu(at))
 
     def drift_began(self, window: int, too_many: int) -> int | None:
         """Return the first of the windows in a row that end with drift, if `window` does with so many."""

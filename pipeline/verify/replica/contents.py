@@ -1,0 +1,54 @@
+"""Content hashes of what is stored: those that the event links, or those that the GPU holds of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pipeline.verify.replica.copies import Copies
+from pipeline.verify.replica.two_sizes import TwoSizes
+from schemas.events import Event, Stored
+from schemas.hashes import HASH_BYTES, unpack_hashes
+
+Pools = Mapping[tuple[str, int], Copies | TwoSizes]
+"""By medium and group."""
+Named = dict[tuple[int, int], int]
+"""Content hashes by group and hash."""
+
+
+def named_on_gpu(events: Iterable[Event], pools: Pools) -> Named:
+    """Return those that the GPU has of what comes to other media."""
+    found: Named = {}
+    for event in events:
+        if isinstance(event, Stored) and event.medium != "gpu" and not len(event.hashes) % HASH_BYTES:
+            contents = _on_gpu(pools, event.group_idx)
+            for one in unpack_hashes(event.hashes) if contents else ():
+                if one in contents:
+                    found[event.group_idx, one] = contents[one]
+    return found
+
+
+def contents_of(event: Stored, pools: Pools, before: Named) -> Mapping[int, int]:
+    """Return those of the blocks of a store, where they are known, by hash.
+
+    On another medium than the GPU they are those of the blocks that the GPU holds now, or held `before`, when
+    the batch began.
+    """
+    hashes = unpack_hashes(event.hashes)
+    if event.medium != "gpu":
+        now = _on_gpu(pools, event.group_idx)
+        return {
+            one: now.get(one) or before[event.group_idx, one]
+            for one in hashes
+            if one in now or (event.group_idx, one) in before
+        }
+    links = unpack_hashes(event.links) if len(event.links) == len(event.hashes) else ()
+    pool = pools["gpu", event.group_idx]
+    if not isinstance(pool, Copies) or not (links or pool.contents):
+        return {}
+    parent = None if event.parent is None else unpack_hashes(event.parent)[0]
+    return pool.contents_along(hashes, links, parent)
+
+
+def _on_gpu(pools: Pools, group: int) -> Mapping[int, int]:
+    pool = pools.get(("gpu", group))
+    return pool.contents if isinstance(pool, Copies) else {}
