@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectors.receive.subscriber import TURN_BYTES, TURN_MESSAGES
+from connectors.receive.socket_thread import TURN_BYTES, TURN_MESSAGES
 
 if TYPE_CHECKING:
     from connectors.receive.compiled_receiver import Receiver

@@ -11,8 +11,9 @@ import zmq
 
 from connectors.frames.bundle import Frames
 from connectors.receive.received import Key
+from connectors.receive.socket_thread import REFRESH_SECONDS, TURN_BYTES
 from connectors.receive.sub_sockets import EndpointRefused
-from connectors.receive.subscriber import REFRESH_SECONDS, TURN_BYTES, Subscriber
+from connectors.receive.subscriber import Subscriber
 from connectors.sources import Listening, Peer, SourceKey
 
 Context = zmq.Context[zmq.Socket[bytes]]
