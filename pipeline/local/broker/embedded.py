@@ -25,11 +25,11 @@ from pipeline.local.processes.child_process import (
     behind_lifeline,
     lifeline_environment,
 )
+from pipeline.local.processes.launched import Launched
 from pipeline.local.processes.ports import LOOPBACK, free_port, require_free_port
 
 _NAME = "embedded broker"
 _START_SECONDS = 60.0
-_STOP_SECONDS = 15.0
 _FORMAT_SECONDS = 60.0
 # -XX:TieredStopAtLevel=1: the first compiler only, half the memory and start time of both.
 _JVM = ["-Xmx192m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -45,8 +45,12 @@ _ADVICE = (
 )
 
 
-class EmbeddedBroker:
-    """Apache Kafka (KRaft, one node) on loopback; its data in `directory` survive stop, kill and restart."""
+class EmbeddedBroker(Launched):
+    """Apache Kafka (KRaft, one node) on loopback; its data in `directory` survive stop, kill and restart.
+
+    The first start downloads about 45 MB, formats the storage, and may raise JarsUnavailable; later ones
+    take 2 to 3 s.
+    """
 
     def __init__(
         self,
@@ -61,47 +65,13 @@ class EmbeddedBroker:
         self.port = port
         self.bootstrap_servers = f"{LOOPBACK}:{port}"
         self._progress = progress
-        self._process = ChildProcess(_NAME, self.directory, log or self.directory / "broker.log")
-
-    @property
-    def running(self) -> bool:
-        return self._process.running
+        process = ChildProcess(_NAME, self.directory, log or self.directory / "broker.log")
+        super().__init__(process, start_seconds=_START_SECONDS, advice=_ADVICE)
 
     @property
     def ready(self) -> bool:
         """Whether it answers metadata requests."""
         return answers(LOOPBACK, self.port)
-
-    @property
-    def log(self) -> Path:
-        return self._process.log
-
-    def start(self) -> None:
-        """Block until the broker answers metadata requests.
-
-        The first start downloads about 45 MB and formats the storage; later ones take 2 to 3 s.
-        Raises DirectoryInUse, PortInUse, ProcessFailed, JarsUnavailable.
-        """
-        self.launch()
-        self.wait_ready()
-
-    def launch(self) -> None:
-        """Begin to start; raises DirectoryInUse, PortInUse, JarsUnavailable, ProcessFailed."""
-        # Kafka itself would notice a second owner only after it has begun to replay the metadata log.
-        self._process.claim()
-        try:
-            self._spawn()
-        except BaseException:
-            self._process.kill()
-            raise
-
-    def wait_ready(self) -> None:
-        """Block until it is ready; raises ProcessFailed when it ends before, or takes too long."""
-        try:
-            self._process.wait_ready(lambda: self.ready, _START_SECONDS, _ADVICE)
-        except BaseException:
-            self._process.kill()
-            raise
 
     def _spawn(self) -> None:
         require_free_port(_NAME, self.port)
@@ -117,18 +87,6 @@ class EmbeddedBroker:
             self._progress("formatting Kafka's storage")
             _format([*java, *_JVM, "kafka.tools.StorageTool"], environment, settings)
         self._process.spawn([*java, *_JVM, *_SERVER, *_LOGGING, "kafka.Kafka", str(settings)], environment)
-
-    def stop(self, seconds: float = _STOP_SECONDS) -> None:
-        """Shut down cleanly within that time, or else kill."""
-        self._process.stop(seconds)
-
-    def kill(self) -> None:
-        """SIGKILL, as a crash."""
-        self._process.kill()
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the JVM, such as SIGSTOP."""
-        self._process.signal(number)
 
 
 def java_command() -> list[str]:

@@ -9,9 +9,10 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from pipeline.local.processes.child_process import ChildProcess
+from pipeline.local.processes.launched import Launched
 
 
-class CommandProcess:
+class CommandProcess(Launched):
     """Runs `kvlens ARGUMENTS`; its log file has the name of the process."""
 
     def __init__(
@@ -27,39 +28,17 @@ class CommandProcess:
     ) -> None:
         """`directory` is the process's alone."""
         self._command = [sys.executable, "-m", "pipeline.cli.main", *arguments]
-        self._process = ChildProcess(name, directory, logs / f"{name}.log")
         self._environment = environment
         self._ready = ready
-        self._start_seconds = start_seconds
-
-    @property
-    def running(self) -> bool:
-        return self._process.running
+        process = ChildProcess(name, directory, logs / f"{name}.log")
+        super().__init__(process, start_seconds=start_seconds)
 
     @property
     def ready(self) -> bool:
         return self._ready()
 
-    def launch(self) -> None:
-        """Begin; raises DirectoryInUse."""
-        self._process.claim()
-        try:
-            self._process.spawn(self._command, self._environment)
-        except BaseException:
-            self._process.kill()
-            raise
-
-    def wait_ready(self) -> None:
-        """Block until it is ready; raises ProcessFailed when it ends before, or takes too long."""
-        try:
-            self._process.wait_ready(self._ready, self._start_seconds, "see its log")
-        except BaseException:
-            self._process.kill()
-            raise
-
-    def stop(self, seconds: float) -> None:
-        """Ask it to end; kill it if it does not."""
-        self._process.stop(seconds)
+    def _spawn(self) -> None:
+        self._process.spawn(self._command, self._environment)
 
 
 def page_answers(url: str) -> bool:
