@@ -10,7 +10,8 @@ import numpy as np
 from pipeline.index.answers import Answer, InstanceMatch, RankMatch, SourceState
 from pipeline.index.following.sources import IndexedSource, Sources
 from pipeline.index.holdings.holdings import NO_BESIDE
-from pipeline.index.holdings.matching import NOT_NAMED, WHOLE, Beside
+from pipeline.index.holdings.matching import Beside
+from pipeline.index.holdings.usable import NOT_NAMED, WHOLE
 from pipeline.index.pools.tiers import window_of
 from pipeline.index.questions.chains import Chain, Chains, chains_of
 from pipeline.index.questions.question import About

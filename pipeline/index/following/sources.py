@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pipeline.index.following.scopes import Scope, Scopes
 from pipeline.index.holdings.holdings import Holdings
-from pipeline.index.holdings.matching import IN_CHUNKS, LEAVE_UNSAID
+from pipeline.index.holdings.usable import IN_CHUNKS, LEAVE_UNSAID
 from pipeline.index.pools.tiers import tier_of, window_of
 from pipeline.residency.counting.shared import OTHER_LORAS
 from pipeline.residency.granularity.two_sizes import GranularPool

@@ -18,18 +18,10 @@ from pipeline.index.holdings.counting import (
 )
 from pipeline.index.holdings.growing_rows import GrowingRows
 from pipeline.index.holdings.long_array import LongArray
-from pipeline.index.holdings.matching import (
-    MATCH,
-    NOBODY,
-    POOL,
-    SOURCE,
-    Beside,
-    Pools,
-    Scratch,
-    match,
-)
+from pipeline.index.holdings.matching import MATCH, SOURCE, Beside, Pools, Scratch, match
 from pipeline.index.holdings.sets import ROWS_USED, Words, no_counts
 from pipeline.index.holdings.size_lists import SizeLists
+from pipeline.index.holdings.usable import NOBODY, POOL
 from pipeline.index.holdings.words import MOST_POOLS
 from pipeline.reading.columns import Events, Hashes
 from pipeline.residency.counting.block_table import BlockColumns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.index.holdings.matching import (
+from pipeline.index.holdings.usable import (
     CPU,
     DISK,
     GPU,
