@@ -1,11 +1,21 @@
-"""A board as Grafana's dashboard JSON (schema of Grafana 11.6)."""
+"""A board as Grafana's dashboard JSON."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
+from pipeline.dashboards.grafana.appearance import field_config, options
+from pipeline.dashboards.grafana.model import (
+    SMALLEST_STEP,
+    Annotations,
+    Dashboard,
+    GrafanaAnnotation,
+    GrafanaPanel,
+    GridPosition,
+    PanelType,
+    Templating,
+    Variable,
+)
 from pipeline.dashboards.grafana.query import (
     ALL,
     DATA_SOURCE_TYPE,
@@ -19,17 +29,12 @@ from pipeline.dashboards.grafana.query import (
 )
 from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery, transformations
 from pipeline.dashboards.layout import GridArea, arranged, bottom
-from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel, Unit
-from pipeline.dashboards.queries import MOST_LANES, ROLE
+from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel
+from pipeline.dashboards.queries import ROLE
 
-SCHEMA_VERSION = 41
-SMALLEST_STEP = "10s"
 DEAR_REFRESH = "1m"
 """Of a board with a statement that several panels share because it is dear; Grafana knows no panel's own."""
-TAG = "kvlens"
 HERE = DataSource(DATA_SOURCE_TYPE, "${datasource}")
-
-PanelType = Literal["stat", "timeseries", "heatmap", "barchart", "table", "state-timeline", "row", "text"]
 
 _TYPES: dict[Kind, PanelType] = {
     "stat": "stat",
@@ -45,125 +50,12 @@ _TYPES: dict[Kind, PanelType] = {
     "answer": "table",
     "findings": "table",
 }
-_TEXTS = ("table", "curve", "answer", "findings")
-_UNITS: dict[Unit, str] = {
-    "blocks": "short",
-    "tokens": "short",
-    "blocks/s": "count:blocks/s",
-    "tokens/s": "count:tokens/s",
-    "batches": "short",
-    "events/s": "count:events/s",
-    "sources": "short",
-    "share": "percentunit",
-    "seconds": "s",
-    "bytes": "bytes",
-    "GPUs": "count:GPUs",
-    "GPU-hours": "short",
-}
-"""`count:` scales like `short` and keeps the name: 4.56K tokens/s. `si:` would say 500 mtokens/s for half a
-token, and 4.56 datokens/s where Grafana counts deca among its thousands."""
-_CHOSEN = "${__value.raw:percentencode}"
-_LEADS_TO = {
-    "model": ("Open this model", "model", f"&var-model={_CHOSEN}"),
-    "replica": ("Open this replica", "replica", f"&${{model:queryparam}}&var-replica={_CHOSEN}"),
-    "shown on": ("Open this board", _CHOSEN, "&${model:queryparam}"),
-}
-"""{column of a table: what its link is called, the board that it leads to, and what is chosen there}."""
 _VALUES_OF = {
     "model": "SELECT DISTINCT model FROM sources ORDER BY model",
     "role": f"SELECT DISTINCT {ROLE} AS told FROM replica_roles ORDER BY told",
     "replica": "SELECT DISTINCT replica FROM sources "
     "WHERE empty([${model:singlequote}]) OR has([${model:singlequote}], model) ORDER BY replica",
 }
-
-
-class GridPosition(msgspec.Struct, frozen=True):
-    x: int
-    y: int
-    w: int
-    h: int
-
-
-class GrafanaPanel(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A panel or, of type `row`, a heading."""
-
-    id: int
-    type: PanelType
-    title: str
-    grid_pos: GridPosition
-    description: str = ""
-    datasource: DataSource | None = None
-    interval: str = ""
-    targets: list[Any] = []
-    """A Query, or a SharedQuery: JSON does not say which."""
-    transformations: list[dict[str, Any]] = []
-    field_config: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-
-
-class Variable(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    name: str
-    type: Literal["datasource", "query"]
-    label: str
-    query: str
-    datasource: DataSource | None = None
-    refresh: Literal[1, 2] = 1
-    regex: str = ""
-    include_all: bool = False
-    all_value: str = ""
-    multi: bool = False
-    sort: int = 0
-    current: dict[str, Any] = {}
-
-
-class GrafanaAnnotation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    datasource: DataSource
-    target: Query
-    icon_color: str = "purple"
-    enable: bool = True
-
-
-class Link(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The other boards, with the chosen range and values kept."""
-
-    title: str = "kvlens"
-    type: str = "dashboards"
-    tags: tuple[str, ...] = (TAG,)
-    as_dropdown: bool = False
-    include_vars: bool = True
-    keep_time: bool = True
-
-
-class Annotations(msgspec.Struct, frozen=True, rename={"entries": "list"}):
-    entries: list[GrafanaAnnotation]
-
-
-class Templating(msgspec.Struct, frozen=True, rename={"entries": "list"}):
-    entries: list[Variable]
-
-
-class TimeRange(msgspec.Struct, frozen=True):
-    to: str = "now"
-    from_: str = msgspec.field(default="now-1h", name="from")
-
-
-class Dashboard(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    uid: str
-    title: str
-    description: str
-    panels: list[GrafanaPanel]
-    templating: Templating
-    annotations: Annotations
-    links: tuple[Link, ...] = (Link(),)
-    tags: tuple[str, ...] = (TAG,)
-    time: TimeRange = TimeRange()
-    refresh: str = SMALLEST_STEP
-    timezone: str = "browser"
-    editable: bool = False
-    graph_tooltip: int = 1
-    schema_version: int = SCHEMA_VERSION
-    version: int = 1
 
 
 class Place(NamedTuple):
@@ -230,8 +122,8 @@ def _panel(number: int, panel: Panel, area: GridArea, asked_by: int) -> GrafanaP
         interval=SMALLEST_STEP,
         targets=[_query(panel) if asks else SharedQuery(ref_id="A", panel_id=asked_by)],
         transformations=transformations(panel),
-        field_config=_field_config(panel),
-        options=_options(panel),
+        field_config=field_config(panel),
+        options=options(panel),
     )
 
 
@@ -244,130 +136,6 @@ def _query(panel: Panel) -> Query:
         format=TIME_SERIES if as_series else TABLE,
         query_type="timeseries" if as_series else "table",
     )
-
-
-def _field_config(panel: Panel) -> dict[str, Any]:
-    shaded = panel.kind == "timeseries" and bool(panel.thresholds)
-    steps: list[dict[str, Any]] = [{"color": "transparent" if shaded else "text", "value": None}]
-    steps += [{"color": threshold.colour, "value": threshold.at} for threshold in panel.thresholds]
-    defaults: dict[str, Any] = {
-        "unit": "string" if panel.kind in _TEXTS else _UNITS[panel.unit],
-        "custom": _custom(panel),
-        "color": {"mode": _colour_mode(panel)},
-        "thresholds": {"mode": "absolute", "steps": steps},
-    }
-    if panel.unit == "share":
-        # What is above the threshold is shaded: the scale ends where the figures do.
-        defaults |= {"min": 0} if shaded else {"min": 0, "max": 1}
-    if panel.named_by:
-        # Without it a series is called after its figure and its label, such as `tokens gpu`.
-        defaults["displayName"] = f"${{__field.labels.{panel.named_by}}}"
-    if panel.kind == "state_timeline":
-        defaults |= {"mappings": [_states(panel)], "noValue": panel.empty}
-        return {"defaults": defaults, "overrides": []}
-    if panel.kind == "lanes":
-        defaults |= {"mappings": [_BEYOND]}
-    overrides = [_coloured(*each) for each in panel.colours.items()]
-    if panel.kind in _TEXTS:
-        overrides += [_linked(column, *link) for column, link in _LEADS_TO.items()]
-    return {"defaults": defaults, "overrides": overrides}
-
-
-_BEYOND = {
-    "type": "range",
-    "options": {
-        "from": 1.000001,
-        "to": 1e6,
-        "result": {"text": "more than there is", "color": "dark-purple"},
-    },
-}
-"""How a share above 1 is shown. A range without an end contains no number in Grafana 11: there null is 0."""
-
-
-def _colour_mode(panel: Panel) -> str:
-    if panel.kind == "lanes":
-        return "continuous-RdYlGr" if panel.low_is_bad else "continuous-GrYlRd"
-    return "thresholds" if panel.thresholds and panel.kind == "stat" else "palette-classic-by-name"
-
-
-def _custom(panel: Panel) -> dict[str, Any]:
-    """Return what the type of a panel adds to the options of a field."""
-    if panel.kind in ("state_timeline", "lanes"):
-        return {"fillOpacity": 80, "lineWidth": 0, "spanNulls": False}
-    if panel.kind not in ("timeseries", "stacked"):
-        return {}
-    stacked = panel.kind == "stacked"
-    return {
-        "drawStyle": "line",
-        "lineWidth": 1,
-        "fillOpacity": 60 if stacked else 10,
-        "showPoints": "never",
-        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
-        **({"thresholdsStyle": {"mode": "area"}} if panel.thresholds else {}),
-    }
-
-
-def _states(panel: Panel) -> dict[str, Any]:
-    """Return the mapping of the numbers of states (`query.panel_sql`) to their names and colours."""
-    return {
-        "type": "value",
-        "options": {
-            str(number): {"text": state, "color": colour, "index": number - 1}
-            for number, (state, colour) in enumerate(panel.colours.items(), start=1)
-        },
-    }
-
-
-def _coloured(name: str, colour: str) -> dict[str, Any]:
-    return {
-        "matcher": {"id": "byName", "options": name},
-        "properties": [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}],
-    }
-
-
-def _linked(column: str, title: str, board: str, chosen: str) -> dict[str, Any]:
-    """Return the link from a cell to its board, with range and data source kept."""
-    url = f"/d/kvlens-{board}?${{__url_time_range}}&${{datasource:queryparam}}{chosen}"
-    return {
-        "matcher": {"id": "byName", "options": column},
-        "properties": [{"id": "links", "value": [{"title": title, "url": url}]}],
-    }
-
-
-def _options(panel: Panel) -> dict[str, Any]:
-    legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
-    if panel.kind in ("timeseries", "stacked"):
-        return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
-    if panel.kind == "stat":
-        return {"reduceOptions": {"calcs": ["lastNotNull"], "values": False}, "colorMode": "value"}
-    if panel.kind == "heatmap":
-        return {
-            "calculate": False,
-            "rowsFrame": {"layout": "le"},
-            "filterValues": {"le": 1e-9},
-            "color": {"scheme": "Viridis", "mode": "scheme"},
-            "yAxis": {"unit": _UNITS[panel.unit]},
-        }
-    if panel.kind in ("bar", "flow"):
-        return {
-            "orientation": "horizontal",
-            "xTickLabelSpacing": 0,
-            "stacking": "none" if panel.unit == "share" else "normal",
-            "legend": legend,
-            "tooltip": {"mode": "multi", "sort": "none"},
-        }
-    if panel.kind == "state_timeline":
-        return {"mergeValues": True, "showValue": "never", "rowHeight": 0.9, "legend": legend}
-    if panel.kind == "lanes":
-        # A page of all lanes: by itself Grafana shows twenty.
-        return {
-            "mergeValues": False,
-            "showValue": "never",
-            "rowHeight": 1,
-            "perPage": MOST_LANES,
-            "legend": {**legend, "showLegend": False},
-        }
-    return {}
 
 
 def _annotation(annotation: Annotation) -> GrafanaAnnotation:

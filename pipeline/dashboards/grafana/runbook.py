@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline.dashboards.grafana.dashboard import (
+from pipeline.dashboards.grafana.model import (
     Annotations,
     Dashboard,
     GrafanaPanel,

@@ -13,7 +13,7 @@ import pytest
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.grafana import runbook
-from pipeline.dashboards.grafana.dashboard import Dashboard
+from pipeline.dashboards.grafana.model import Dashboard
 from pipeline.dashboards.grafana.query import DATA_SOURCE_UID, Query, grafana_sql
 from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery
 from pipeline.dashboards.panel import COLUMNS, PARAMETERS, UnknownParameter
