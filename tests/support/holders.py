@@ -114,7 +114,7 @@ def _parts(source: SourceRecount, chain: Sequence[int], windows: Mapping[int, in
                 there = [None] * len(chain)
             found.append(Part(tier, group, there, {pool.coarse_size, pool.fine_size}, False))
         else:
-            in_chunks = medium == "cpu" and source.engine in ("vllm", "") and any(pool.announced_several)
+            in_chunks = medium == "cpu" and source.life.engine in ("vllm", "") and any(pool.announced_several)
             found.append(Part(tier, group, there, {*pool.sizes}, pool.store_only or in_chunks))
     return found
 

@@ -111,8 +111,8 @@ class SourceCheck:
         """Go on with the next record of the source."""
         if offset >= self._committed:
             self._stand_at_commit()
-        self._first_life = record.incarnation if not self.recount.incarnation else self._first_life
-        if record.incarnation > self.recount.incarnation and any(
+        self._first_life = record.incarnation if not self.recount.life.incarnation else self._first_life
+        if record.incarnation > self.recount.life.incarnation and any(
             isinstance(event, Opened) for batch in record.batches[:1] for event in batch.events
         ):
             self._begun.add(record.incarnation)
@@ -146,7 +146,7 @@ class SourceCheck:
         if offset >= self._committed:
             self._stand_at_commit()
         # If it is not, later records may leave the version as it is and add rows.
-        rows = self._of_version.pop(self.recount.version, ()) if self.recount.incarnation else ()
+        rows = self._of_version.pop(self.recount.version, ()) if self.recount.life.incarnation else ()
         self._findings.left_out[BEFORE_THE_BEGINNING] += len(rows)
         self._fresh.clear()
         self._recount_anew()
@@ -175,7 +175,7 @@ class SourceCheck:
         self._final(expected.open_window(self.recount))
 
     def _windows_empty(self, first: int, next_window: int) -> None:
-        if self._known_from is None and self.recount.incarnation in self._begun:
+        if self._known_from is None and self.recount.life.incarnation in self._begun:
             # The open window of the life before, and what it left behind there, is not known.
             self._known_from = first + WINDOWS_TO_FORGET
         for window in range(max(first, next_window - CARRIED_AT_ONCE), next_window):
@@ -221,7 +221,7 @@ class SourceCheck:
 
     def _version_over(self) -> None:
         """Look at every row of the version that ends: from now on the recount is ahead of it."""
-        rows = self._of_version.pop(self.recount.version, None) if self.recount.incarnation else None
+        rows = self._of_version.pop(self.recount.version, None) if self.recount.life.incarnation else None
         self._carried_to = max(
             self._carried_to,
             (self.recount.window or 0) + self._idle_windows,

@@ -37,7 +37,7 @@ def occupancy(source: SourceRecount, window: int) -> Iterator[OccupancyRow]:
         trust = source.trust.of(medium)
         yield OccupancyRow(
             window=times.start_of(window),
-            model=source.model,
+            model=source.life.model,
             replica=source.replica,
             dp_rank=source.dp_rank,
             medium=medium,
@@ -70,7 +70,7 @@ def flow(source: SourceRecount, window: int) -> Iterator[FlowRow]:
         trust = source.trust.had(medium)
         yield FlowRow(
             window=times.start_of(window),
-            model=source.model,
+            model=source.life.model,
             replica=source.replica,
             dp_rank=source.dp_rank,
             medium=medium,
@@ -88,7 +88,7 @@ def objects(source: SourceRecount, window: int, *, carried: bool) -> Iterator[Ob
         trust = source.trust.of(medium) if carried else source.trust.had(medium)
         yield ObjectsRow(
             window=times.start_of(window),
-            model=source.model,
+            model=source.life.model,
             replica=source.replica,
             dp_rank=source.dp_rank,
             medium=medium,
@@ -110,13 +110,13 @@ def health(source: SourceRecount, window: int, *, carried: bool) -> StreamHealth
     trust = source.trust.of_all(source.media()) if carried else source.trust.had_all(source.media())
     return StreamHealthRow(
         window=times.start_of(window),
-        model=source.model,
+        model=source.life.model,
         replica=source.replica,
         dp_rank=source.dp_rank,
         **_figures(Health() if carried else source.health),
-        incarnation=source.incarnation,
-        last_seq=source.last_seq,
-        last_batch_at=None if source.last_batch_at is None else times.moment(source.last_batch_at),
+        incarnation=source.life.incarnation,
+        last_seq=source.life.last_seq,
+        last_batch_at=None if source.life.last_batch_at is None else times.moment(source.life.last_batch_at),
         connected=source.disconnected_from is None or window < source.disconnected_from,
         drift_blocks=too_many,
         drift_since=None if drift_since is None else times.start_of(drift_since),
@@ -130,7 +130,7 @@ def counters(source: SourceRecount, said: EngineCounters, at: float) -> EngineCo
     """Return a scrape as it came."""
     return EngineCountersRow(
         time=times.moment(at),
-        model=source.model,
+        model=source.life.model,
         replica=source.replica,
         dp_rank=source.dp_rank,
         prefix_cache_queries=said.prefix_cache_queries,
@@ -153,25 +153,25 @@ def counters(source: SourceRecount, said: EngineCounters, at: float) -> EngineCo
 
 def life(source: SourceRecount) -> Iterator[SourceRow]:
     """Give the row of the present life, once its first batch is known."""
-    if source.first_seq is None:
+    if source.life.first_seq is None:
         return
     trust = source.trust.of_all(source.media())
     yield SourceRow(
-        model=source.model,
+        model=source.life.model,
         replica=source.replica,
         dp_rank=source.dp_rank,
-        incarnation=source.incarnation,
-        opened_at=times.moment(source.opened_at),
-        closed_at=None if source.closed_at is None else times.moment(source.closed_at),
-        closed_reason=source.closed_reason,
-        engine=source.engine,
-        wire_era=source.wire_era,
-        hash_domain=source.hash_domain,
-        tenant=source.tenant,
+        incarnation=source.life.incarnation,
+        opened_at=times.moment(source.life.opened_at),
+        closed_at=None if source.life.closed_at is None else times.moment(source.life.closed_at),
+        closed_reason=source.life.closed_reason,
+        engine=source.life.engine,
+        wire_era=source.life.wire_era,
+        hash_domain=source.life.hash_domain,
+        tenant=source.life.tenant,
         role=source.role,
-        first_seq=source.first_seq,
-        last_seq=source.last_seq,
-        remarks=source.remarks,
+        first_seq=source.life.first_seq,
+        last_seq=source.life.last_seq,
+        remarks=source.life.remarks,
         trust=trust.trust,
         trust_since=times.moment(trust.at),
         version=source.version,

@@ -9,14 +9,14 @@ from pipeline.verify import times
 from pipeline.verify.replica import limits
 from pipeline.verify.replica.contents import contents_of, named_on_gpu
 from pipeline.verify.replica.copies import Copies, Held
-from pipeline.verify.replica.engine_says import EngineSays, room_told
+from pipeline.verify.replica.engine_says import room_told
 from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.life import Life
 from pipeline.verify.replica.objects import ObjectsRecount
 from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
 from pipeline.verify.replica.trust import SourceTrust
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import (
-    MOST_REMARKS,
     OWNED,
     Accessed,
     Batch,
@@ -74,11 +74,9 @@ class SourceRecount:
         self.replica = replica
         self.dp_rank = dp_rank
         self.worker = worker
-        self.model = self.hash_domain = self.tenant = self.engine = self.wire_era = self.role = ""
-        self.may_reannounce: bool | None = None
-        self.one_copy = False
-        self.clears_all = False
-        self.remarks: list[str] = []
+        self.life = Life()
+        """The present one."""
+        self.role = ""
         self.version = 0
         """Offset of the last record that changed a row."""
         self.pools: dict[tuple[str, int], Copies | TwoSizes] = {}
@@ -89,18 +87,6 @@ class SourceRecount:
         """What any life of the engine said last."""
         self.cpu_capacity_tokens = 0
         """The same of the CPU tier."""
-        # Of the present life
-        self.incarnation = 0
-        self.opened_at = 0.0
-        self.closed_at: float | None = None
-        self.closed_reason = ""
-        self.first_seq: int | None = None
-        self.last_seq = -1
-        self.not_understood: set[int] = set()
-        """Numbers right after `last_seq` of batches that came and could not be understood: not lost."""
-        self.last_batch_at: float | None = None
-        self.seen_live = False
-        self.engine_says = EngineSays()
         # Of the open window
         self.window: int | None = None
         self.health = Health()
@@ -131,42 +117,33 @@ class SourceRecount:
 
     def apply(self, offset: int, record: EventsRecord) -> None:
         """Apply a record; one of a past life only says that its batches came again."""
-        if record.incarnation < self.incarnation:
+        if record.incarnation < self.life.incarnation:
             self._new_version(offset)
             self.health.duplicate_batches += sum(batch.seq is not None for batch in record.batches)
             return
-        begins = record.incarnation > self.incarnation
+        begins = record.incarnation > self.life.incarnation
         if begins or not self._says_nothing_new(record):
             self._new_version(offset)
         if begins:
             self._begin(record)
-        self.engine = record.engine or self.engine
-        self.wire_era = record.wire_era or self.wire_era
+        self.life.heard(record)
         self.role = record.role
-        if record.may_reannounce is not None:
-            self.may_reannounce = record.may_reannounce
-        self.one_copy = record.one_copy
-        if record.clears_all is not None:
-            self.clears_all = record.clears_all
-        for remark in record.remarks:
-            if remark not in self.remarks and len(self.remarks) < MOST_REMARKS:
-                self.remarks.append(remark)
         self.health.duplicate_batches += record.duplicates
         for batch in record.batches:
             if batch.seq is None:
                 for event in batch.events:
                     self._notice(event, batch)
-            elif batch.seq <= self.last_seq:
+            elif batch.seq <= self.life.last_seq:
                 self.health.duplicate_batches += 1
             else:
                 self._batch(batch, batch.seq)
-        if self.first_seq is None and record.first_seq is not None:
-            self.first_seq = record.first_seq
+        if self.life.first_seq is None and record.first_seq is not None:
+            self.life.first_seq = record.first_seq
 
     def set_aside(self, offset: int) -> None:
         """Note that nobody can apply a record of the source: something is missing since the last batch."""
         self._new_version(offset)
-        self._undecodable(1, self._known_until(self.opened_at))
+        self._undecodable(1, self.life.known_until(self.life.opened_at))
 
     def _new_version(self, offset: int) -> None:
         self.on_version_over()
@@ -174,13 +151,13 @@ class SourceRecount:
 
     def _says_nothing_new(self, record: EventsRecord) -> bool:
         """Return whether a record only has counters that are known and reports of a known disconnection."""
-        if record.role != self.role or any(remark not in self.remarks for remark in record.remarks):
+        if record.role != self.role or any(remark not in self.life.remarks for remark in record.remarks):
             return False
         if record.duplicates or any(batch.seq is not None for batch in record.batches):
             return False
         for event in (event for batch in record.batches for event in batch.events):
             if isinstance(event, EngineCounters):
-                if self.engine_says.anything_new(event):
+                if self.life.says.anything_new(event):
                     return False
                 if event.capacity_blocks not in (None, self.capacity_blocks):
                     return False
@@ -195,21 +172,21 @@ class SourceRecount:
 
     def forgotten(self, offset: int) -> None:
         """End what nobody was heard of for too long, unless its end was seen."""
-        unseen = self.closed_at is None
+        unseen = self.life.closed_at is None
         if unseen or self._what_outlived():
             self._new_version(offset)
             if unseen:
-                self._ended_unseen("forgotten")
+                self.life.ended_unseen("forgotten")
             self._lose(outliving=True)
 
     # Lives
 
     def _begin(self, record: EventsRecord) -> None:
         """Begin another life: what was held is lost in the open window, nothing is known of the new one."""
-        another = self.incarnation != 0
+        another = self.life.incarnation != 0
         if another:
-            if self.closed_at is None:
-                self._ended_unseen("superseded")
+            if self.life.closed_at is None:
+                self.life.ended_unseen("superseded")
             self.on_life_over()
             left = sum(
                 len(pool.blocks)
@@ -217,28 +194,18 @@ class SourceRecount:
                 if isinstance(pool, Copies) and is_kept_once(medium)
             )
             too_many = left > self.worker.max_blocks * MOST_LEFT
-            self._lose(outliving=too_many or record.hash_domain != self.hash_domain)
+            self._lose(outliving=too_many or record.hash_domain != self.life.hash_domain)
             self._past = self.residency_sums()
             for pool in self.pools.values():
                 pool.life_began()
-        self.incarnation = record.incarnation
-        self.model, self.hash_domain, self.tenant = record.model, record.hash_domain, record.tenant
-        self.engine = self.wire_era = ""
-        self.may_reannounce = None
-        self.one_copy = False
-        self.clears_all = False
-        self.remarks = []
-        self.opened_at = self._time_of(record.batches[0]) if record.batches else 0.0
-        self.closed_at, self.closed_reason = None, ""
-        self.first_seq, self.last_seq = None, -1
-        self.not_understood = set()
-        self.last_batch_at, self.seen_live = None, False
-        self.engine_says = EngineSays()
-        self.trust.life_began(self.opened_at, self._what_outlived() if another else None)
-
-    def _ended_unseen(self, reason: str) -> None:
-        self.closed_at = self.opened_at if self.last_batch_at is None else self.last_batch_at
-        self.closed_reason = reason
+        self.life = Life(
+            record.incarnation,
+            self._time_of(record.batches[0]) if record.batches else 0.0,
+            record.model,
+            record.hash_domain,
+            record.tenant,
+        )
+        self.trust.life_began(self.life.opened_at, self._what_outlived() if another else None)
 
     def _time_of(self, batch: Batch) -> float:
         """Return the event time of a batch, or when a notice was given."""
@@ -246,7 +213,7 @@ class SourceRecount:
 
     def _lose(self, *, outliving: bool, the_rest: bool = True) -> None:
         """Clear pools at the end of the window: those of media that outlive the engine, and the rest."""
-        at = self.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
+        at = self.life.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
         for (medium, _), pool in self.pools.items():
             if outliving if is_kept_once(medium) else the_rest:
                 pool.clear(at)
@@ -264,23 +231,22 @@ class SourceRecount:
 
     def _batch(self, batch: Batch, seq: int) -> None:
         at = times.event_time(batch.ts, batch.received_at, self.worker)
-        skipped = range(self.last_seq + 1, seq)
-        missing = len(skipped) - sum(number in skipped for number in self.not_understood)
-        if missing and self.first_seq is not None:
+        missing = self.life.missing_before(seq)
+        if missing and self.life.first_seq is not None:
             self._lost(missing)
-            self.trust.degraded(self._known_until(at))
+            self.trust.degraded(self.life.known_until(at))
         self._move_to(times.window_of(at))
-        self._advance(seq)
-        if self.last_batch_at is None:
+        self.life.advance(seq)
+        if self.life.last_batch_at is None:
             self.trust.first_batch(at)
-        self.last_batch_at = at
+        self.life.last_batch_at = at
         self.health.batches += 1
         self.health.events += batch.engine_events
         if batch.replayed:
             self.health.replayed_batches += 1
-            self.health.gap_batches += self.seen_live
+            self.health.gap_batches += self.life.seen_live
         else:
-            self.seen_live = True
+            self.life.seen_live = True
             self.clock_offset = at - batch.received_at
             self.disconnected_from = self.reported_to = None
             self.health.lag_seconds = max(self.health.lag_seconds, batch.received_at - batch.ts)
@@ -297,18 +263,9 @@ class SourceRecount:
         if limits.shed(self.pools, self.worker):
             self.trust.degraded(at)
 
-    def _advance(self, seq: int) -> None:
-        self.last_seq = seq
-        if self.not_understood:
-            self.not_understood = {number for number in self.not_understood if number > seq}
-
     def _lost(self, batches: int) -> None:
         self.health.gap_batches = min(self.health.gap_batches + batches, MOST_MISSING)
         self.health.lost_batches = min(self.health.lost_batches + batches, MOST_MISSING)
-
-    def _known_until(self, at: float) -> float:
-        """Event time since when something is missing before `at`: that of the last batch."""
-        return at if self.last_batch_at is None else self.last_batch_at
 
     def _move_to(self, window: int) -> None:
         """Open the window; an older batch counts in the open one, as windows only go forward."""
@@ -361,7 +318,7 @@ class SourceRecount:
     def _cleared(self, event: Cleared, at: float) -> None:
         scope = event.medium
         if scope is None:
-            scope = "" if self.clears_all or self.worker.clear_scope == "all" else "gpu"
+            scope = "" if self.life.clears_all or self.worker.clear_scope == "all" else "gpu"
         elif scope and not scope.endswith(OWNED) and not self._room_for_medium(scope):
             self._undecodable(1, at)
             return
@@ -373,7 +330,7 @@ class SourceRecount:
                 pool.clear(at)
         for medium in cleared:
             self.objects.cleared(medium, event.group_idx)
-        if event.group_idx is None and not {"no_identity", "no_sequence"} & {*self.remarks}:
+        if event.group_idx is None and not {"no_identity", "no_sequence"} & {*self.life.remarks}:
             if scope:
                 for medium in cleared:
                     self.trust.cleared(medium, at)
@@ -383,10 +340,9 @@ class SourceRecount:
     def _contradicted(self, medium: str) -> None:
         """Note that a block left which cannot have been there, if all that were there are known."""
         known = self.trust.of(medium)
-        if known.trust == "complete" and self.window is not None and not self.one_copy:
+        if known.trust == "complete" and self.window is not None and not self.life.one_copy:
             self.trust.degraded(max(times.end_of(self.window - 1), known.at), medium)
-            if "contradiction" not in self.remarks and len(self.remarks) < MOST_REMARKS:
-                self.remarks.append("contradiction")
+            self.life.remarked("contradiction")
 
     def _room_for_medium(self, medium: str) -> bool:
         """Tell whether a medium that an event names is known, or becomes so, by its group 0."""
@@ -409,7 +365,7 @@ class SourceRecount:
         pool = self.pools[where]
         if isinstance(pool, Copies) and not pool.sizes:
             pool.store_only = is_store_only(event)
-        one_copy = self.one_copy or pool.store_only or is_kept_once(event.medium)
+        one_copy = self.life.one_copy or pool.store_only or is_kept_once(event.medium)
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
             sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
             if sizes is not None:
@@ -420,9 +376,9 @@ class SourceRecount:
             may_repeat = (
                 parent is None
                 and self.worker.reannounced == "auto"
-                and self.may_reannounce is True
+                and self.life.may_reannounce is True
                 and len(self.pools) <= POOLS_THAT_MAY_REPEAT
-                and "contradiction" not in self.remarks
+                and "contradiction" not in self.life.remarks
             )
             others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
@@ -439,7 +395,7 @@ class SourceRecount:
 
     def _is_generated(self, pool: Copies, event: Stored, at: float) -> bool:
         """Return whether decoding completed a block: it came alone, soon after the one before it."""
-        if self.engine != "vllm" or event.medium != "gpu" or event.block_size > MOST_DECODED:
+        if self.life.engine != "vllm" or event.medium != "gpu" or event.block_size > MOST_DECODED:
             return False
         if len(event.hashes) != HASH_BYTES or event.parent is None:
             return False
@@ -454,24 +410,24 @@ class SourceRecount:
 
     def _notice(self, event: Event, batch: Batch) -> None:
         if isinstance(event, Opened):
-            if self.first_seq is None:
-                self.first_seq, self.last_seq = event.first_seq, event.first_seq - 1
+            if self.life.first_seq is None:
+                self.life.first_seq, self.life.last_seq = event.first_seq, event.first_seq - 1
                 self.trust.opened(batch.ts, complete=event.complete)
         elif isinstance(event, Gap):
             # Also one of doubt, which ends with the last batch, and repeated ones.
-            if event.last >= self.last_seq:
-                first = max(event.first, self.last_seq + 1)
+            if event.last >= self.life.last_seq:
+                first = max(event.first, self.life.last_seq + 1)
                 self._lost(event.last - first + 1)
-                self.trust.degraded(self._known_until(batch.ts))
-                self._advance(event.last)
+                self.trust.degraded(self.life.known_until(batch.ts))
+                self.life.advance(event.last)
         elif isinstance(event, Undecodable):
-            if event.seq == self.last_seq + len(self.not_understood) + 1:
-                self.not_understood.add(event.seq)
-            self._undecodable(event.count, self._known_until(batch.ts))
+            if event.seq == self.life.last_seq + len(self.life.not_understood) + 1:
+                self.life.not_understood.add(event.seq)
+            self._undecodable(event.count, self.life.known_until(batch.ts))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
                 self.capacity_blocks = room_told(event, self._on_gpu(0.0)) or self.capacity_blocks
-            self.engine_says.heard(event)
+            self.life.says.heard(event)
             if event.cpu_capacity_tokens is not None:
                 self.cpu_capacity_tokens = event.cpu_capacity_tokens
             self.on_counters(event, batch.ts)
@@ -497,7 +453,7 @@ class SourceRecount:
         self.reported_to = max(window, -1 if self.reported_to is None else self.reported_to)
 
     def _closed(self, event: Closed, at: float) -> None:
-        if self.closed_at is not None:
+        if self.life.closed_at is not None:
             if event.reason in ("silent", "removed"):
                 self._lose(outliving=True, the_rest=False)
             return
@@ -508,7 +464,7 @@ class SourceRecount:
                 self._move_to(window)
             self._unreached(window)
         self.health.restarts += event.reason == "restarted"
-        self.closed_at, self.closed_reason = at, event.reason
+        self.life.closed_at, self.life.closed_reason = at, event.reason
         self._lose(outliving=event.reason != "restarted")
 
     # What rows ask
@@ -528,7 +484,7 @@ class SourceRecount:
         """Return what the residency topic has to say of all lives."""
         present = {
             PoolOfLife(
-                self.replica, self.dp_rank, self.incarnation, self.hash_domain, *where
+                self.replica, self.dp_rank, self.life.incarnation, self.life.hash_domain, *where
             ): pool.residency_sums()
             for where, pool in self.pools.items()
         }
@@ -536,7 +492,7 @@ class SourceRecount:
 
     def drift_blocks(self, at: float) -> int:
         """Return how many blocks more are held on the GPU than there are, at least."""
-        return self.engine_says.too_many(self._on_gpu(at))
+        return self.life.says.too_many(self._on_gpu(at))
 
     def drift_began(self, window: int, too_many: int) -> int | None:
         """Return the first of the windows in a row that end with drift, if `window` does with so many."""

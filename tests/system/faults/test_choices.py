@@ -61,7 +61,7 @@ def recounted(records: Sequence[EventsRecord], choices: Sequence[dict[str, Any]]
     caches: dict[str, SourceRecount] = {}
     for offset, record in enumerate(records):
         caches.setdefault(record.replica, SourceRecount(record.replica, 0, Worker())).apply(offset, record)
-    sources = [one for one in caches.values() if one.model == "m"]
+    sources = [one for one in caches.values() if one.life.model == "m"]
     rows = []
     for choice in choices:
         held = {name: one.disk for (name, _), one in held_by_each(sources, choice["block_hashes"]).items()}

@@ -39,7 +39,7 @@ def recounted(records: Sequence[EventsRecord]) -> list[SourceRecount]:
     for offset, record in enumerate(records):
         key = (record.replica, record.dp_rank)
         recounts.setdefault(key, SourceRecount(*key, Worker())).apply(offset, record)
-    return [one for one in recounts.values() if one.model == "m"]
+    return [one for one in recounts.values() if one.life.model == "m"]
 
 
 def chains(walks: Sequence[Walk], rng: random.Random) -> list[list[int]]:

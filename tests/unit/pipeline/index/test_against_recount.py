@@ -223,7 +223,7 @@ def test_every_answer_is_that_of_the_recount(kind: str, seed: int, monkeypatch: 
         zip(*(walk.records(RECORDS) for walk in walks), strict=False)
     ):
         installation.apply(record)
-        recounts = [one for one in installation.recounts.values() if one.model == "m"]
+        recounts = [one for one in installation.recounts.values() if one.life.model == "m"]
         if recounts:
             prompts = [*chains(walks, rng), *filter(None, (resident(one, rng) for one in recounts))]
             expected = [held_by_each(recounts, chain, windows) for chain in prompts]
@@ -256,7 +256,7 @@ def test_a_thousand_moments_of_one_run() -> None:
     records = itertools.chain.from_iterable(zip(*(walk.records(280) for walk in walks), strict=False))
     for record in records:
         installation.apply(record)
-        recounts = [one for one in installation.recounts.values() if one.model == "m"]
+        recounts = [one for one in installation.recounts.values() if one.life.model == "m"]
         if recounts:
             held = resident(rng.choice(recounts), rng)
             chain = held if rng.random() < 0.5 else rng.choice([*chains(walks, rng)])

@@ -238,7 +238,7 @@ def test_the_recount_finds_the_same_whenever_the_worker_looks(seed: int) -> None
                 (medium, group, part.block_size): (part.entries, part.blocks)
                 for medium, group, part in recount.held(walk.at)
             }
-            assert source.head.remarks == recount.remarks
+            assert source.head.remarks == recount.life.remarks
             for medium in {*walk.media}:
                 since = recount.trust.of(medium)
                 found = [row for row in _rows(state, walk.at) if row.medium == medium]

@@ -41,7 +41,7 @@ def test_every_verdict_is_that_of_the_recount(seed: int) -> None:
         partition.apply(offset, record)
         partition.settle()
         recounts.setdefault(record.replica, SourceRecount(record.replica, 0, Worker())).apply(offset, record)
-        caches = [one for one in recounts.values() if one.model == "m"]
+        caches = [one for one in recounts.values() if one.life.model == "m"]
         if not caches:
             continue
         chain = rng.sample(walks[0].pool, rng.randint(1, 6))
