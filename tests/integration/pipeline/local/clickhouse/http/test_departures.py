@@ -13,20 +13,6 @@ from clickhouse_connect.driver.client import Client
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 
 
-@pytest.fixture
-async def http(store: EmbeddedStore) -> AsyncIterator[ClientSession]:
-    async with ClientSession(
-        store.url, auto_decompress=False, skip_auto_headers={"Accept-Encoding"}
-    ) as session:
-        yield session
-
-
-@pytest.fixture
-def table(store_client: Client, database: str) -> str:
-    store_client.command(f"CREATE TABLE {database}.t (a UInt64) ENGINE = MergeTree ORDER BY a")
-    return f"{database}.t"
-
-
 async def test_a_cut_body_writes_nothing(
     http: ClientSession, store: EmbeddedStore, table: str, store_client: Client
 ) -> None:

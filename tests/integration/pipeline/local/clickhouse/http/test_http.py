@@ -29,20 +29,6 @@ _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-@pytest.fixture
-async def http(store: EmbeddedStore) -> AsyncIterator[ClientSession]:
-    async with ClientSession(
-        store.url, auto_decompress=False, skip_auto_headers={"Accept-Encoding"}
-    ) as session:
-        yield session
-
-
-@pytest.fixture
-def table(store_client: Client, database: str) -> str:
-    store_client.command(f"CREATE TABLE {database}.t (a UInt64) ENGINE = MergeTree ORDER BY a")
-    return f"{database}.t"
-
-
 async def test_ping_and_the_bare_address(http: ClientSession) -> None:
     for path in ("/ping", "/replicas_status", "/"):
         async with http.get(path) as answer:
