@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pipeline.doctor.facts import EngineFacts, Facts, SourceId
-from pipeline.doctor.finding import Finding
+from pipeline.doctor.finding import Finding, Severity
 
 USAGE_MARGIN = 0.25
 """Share of the capacity by which usage may exceed what is held: the last block of each running request is in
@@ -67,7 +67,7 @@ def _finding(
     sources: list[SourceId],
     check: Callable[[EngineFacts], str | None],
     code: str,
-    severity: str,
+    severity: Severity,
     message: str,
     remedy: str,
 ) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _finding(
         )
         yield Finding(
             code,
-            "problem" if severity == "problem" else "note",
+            severity,
             message + details,
             remedy,
             tuple(f"{replica}/{rank}" for replica, rank in found),

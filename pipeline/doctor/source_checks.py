@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from pipeline.doctor.facts import Facts, HealthFacts, LifeFacts, SourceId
-from pipeline.doctor.finding import Finding
+from pipeline.doctor.finding import Finding, Severity
 from schemas.metrics import Connector
 
 SILENT_SECONDS = 45.0
@@ -89,10 +89,11 @@ def _disconnected(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
 
 def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
     lives, health = facts.store.lives, facts.store.health
-    for trust, severity, code in (
+    cases: tuple[tuple[str, Severity, str], ...] = (
         ("degraded", "problem", "trust-degraded"),
         ("partial", "note", "trust-partial"),
-    ):
+    )
+    for trust, severity, code in cases:
         found = {
             source: lives[source]
             for source in sources
@@ -120,7 +121,7 @@ def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
                 "are unknown: " + "; ".join(details)
             )
             remedy = ""
-        yield Finding(code, "problem" if severity == "problem" else "note", message, remedy, _names(found))
+        yield Finding(code, severity, message, remedy, _names(found))
 
 
 def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
