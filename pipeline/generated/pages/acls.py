@@ -10,19 +10,17 @@ from pipeline.kafka.rights import Right, Role, copying, reading_reports, roles
 from schemas.settings import Lmcache
 
 INTRODUCTION = """\
-If your brokers check access, give each process a user and these rights, from any host (`*`): the tests run
-every process with them alone, and [take them away](#when-a-right-is-missing). In the names, `kvlens` is
-`kafka.topic_prefix` (topics) and `kafka.group` (groups, transactional ids).
+If your brokers check access, give each process a user and these rights, from any host (`*`). In the names,
+`kvlens` is `kafka.topic_prefix` (topics) and `kafka.group` (groups, transactional ids).
 
 - In Kafka, Read and Write include Describe, so Describe stands only where neither does.
 - A worker that runs both agents (`worker.agents = "both"`, the default) needs the rights of both.
 - Brokers before 3.0 also want IdempotentWrite on the cluster from `kvlens connect`.
 - `kvlens topics copy --from old` copies the log of the topics with the prefix `old`.
-- `kvlens connect` joins no consumer group; with `lmcache.topic` it commits offsets in one.
 - `kvlens doctor` sees how far `lmcache.topic` is read, if it has Describe on it and on `lmcache.group`.
   With Read on `kvlens.residency.v1` and `kvlens.choices.v1` it counts what waits there; else it says "up to".
-  `kvlens topics list` needs Describe on the topics.
-  `kvlens migrate` does not talk to Kafka, and `kvlens serve` only for the doctor's findings."""
+- `kvlens topics list` needs Describe on the topics, `kvlens migrate` nothing, and `kvlens serve` the
+  doctor's rights for the doctor's findings."""
 
 BY_TOOL = """\
 ## Granting them
@@ -33,21 +31,14 @@ MISSING = """\
 ## When a right is missing
 
 Every process asks the broker what it may do before it begins, and names the first right that it lacks:
-`this user lacks Write on the topic kvlens.residency.v1`. A topic that it may not even see
-gets another line than one that does not exist. `kvlens connect` and `kvlens work` wait for the right, say so
-once a minute and on `/readyz`, and go on without a restart; so does `kvlens index`, which says it in its log.
-`kvlens verify`, `topics` and `state` end with that line, and `kvlens doctor` makes a finding of it. Two cases
-differ:
+`this user lacks Write on the topic kvlens.residency.v1`. `kvlens connect`, `kvlens work` and `kvlens index`
+wait for the right, say so once a minute, and go on without a restart. `kvlens verify`, `topics` and `state`
+end with that line, and `kvlens doctor` makes a finding of it. Two cases differ:
 
 - A worker that loses a right while it runs ends with code 69 or 75 and a line that names it; its next start
   waits. A command ends with that line.
 - `kvlens connect` that loses Write on the events topic while it runs keeps records in memory and logs
-  `publish_failed`, as it does when Kafka is away.
-
-What is tested of that: `make test-fleet` takes away each right of each command above, of `kvlens work` with
-both agents and of `kvlens index` with `index.choices`, one at a time, on three brokers with TLS, passwords,
-client certificates and Kafka's own authorizer. `make test` takes away some on one broker, also of workers
-with one agent, and all for the reports of LMCache."""
+  `publish_failed`, as it does when Kafka is away."""
 
 
 def acls_page() -> bytes:
@@ -71,13 +62,18 @@ def acls_page() -> bytes:
 
 
 def _rights(role: Role) -> str:
+    """Return a table of what a role may do; names with the same rights for the same reason share a row."""
     by_resource = groupby(role.rights, lambda right: (right.resource, right.name, right.prefix))
-    rows = []
+    names: dict[tuple[str, str, str], list[str]] = {}
     for (resource, name, prefix), rights in by_resource:
         found = list(rights)
-        named = f"begins with {code(name)}" if prefix else code(name)
         operations = ", ".join(right.operation for right in found)
-        rows.append((resource, named, operations, "; ".join(right.why for right in found)))
+        why = "; ".join(right.why for right in found)
+        named = f"begins with {code(name)}" if prefix else code(name)
+        names.setdefault((resource, operations, why), []).append(named)
+    rows = (
+        (resource, ", ".join(alike), operations, why) for (resource, operations, why), alike in names.items()
+    )
     return table(("Resource", "Name", "Operations", "Why"), rows)
 
 

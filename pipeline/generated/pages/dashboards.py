@@ -8,15 +8,15 @@ from pipeline.dashboards.panel import Alert, Board, Panel
 from pipeline.generated.pages.markdown import page, table
 
 INTRODUCTION = """\
-The boards are defined once, in `pipeline/dashboards`. `kvlens serve` shows them as a page, and they are
-compiled to Grafana ([`deploy/grafana`](../deploy/grafana/); [how to install them](grafana.md)). Look up here
-what a panel means. [Reading the figures](reading.md#which-figure-answers-which-question) says which panel
-answers which question, [alerts](alerts.md) what to do when a rule fires.
+What each panel means. `kvlens serve` shows the boards as a page, and [Grafana](grafana.md) draws them from
+the same definitions. [Reading the figures](reading.md#which-figure-answers-which-question) says which panel
+answers which question.
 
-**SQL.** A panel's menu on the page shows its statement, with the chosen range filled in, ready to send to
-ClickHouse; Grafana shows it under *Inspect*. Statements of alert rules are in
+**SQL.** A panel's menu on the page shows its statement, with the chosen range filled in; Grafana shows it
+under *Inspect*. Statements of alert rules are in
 [`alerting`](../deploy/grafana/provisioning/alerting/). Panels read the views `*_series`, which take the
 ten-second, minute or hour [tables](tables.md#views), whichever fits the range."""
+ALERT_RULES = "A rule fires for each row whose value is above its bound for as many minutes as it says."
 
 
 def dashboards_page() -> bytes:
@@ -25,7 +25,7 @@ def dashboards_page() -> bytes:
     shown: set[str] = set()
     for board in BOARDS:
         blocks += _board(board, shown)
-    blocks.append("## Alert rules")
+    blocks += ["## Alert rules", ALERT_RULES]
     for alert in ALERTS:
         blocks += _alert(alert)
     return page("Dashboards", "`pipeline/dashboards`", *blocks)
@@ -48,7 +48,6 @@ def _panel(panel: Panel) -> tuple[str, str, str]:
 def _alert(alert: Alert) -> list[str]:
     return [
         f"### {alert.title}",
-        f"{alert.description} Fires for each row with a value above {alert.above:g}, over the last "
-        f"{alert.over_minutes} minutes, held for {alert.for_minutes}; severity {alert.severity}; "
-        f"[what to do](alerts.md#{alert.runbook}).",
+        f"{alert.description} Above {alert.above:g} over {alert.over_minutes} minutes, for "
+        f"{alert.for_minutes}; {alert.severity}; [what to do](alerts.md#{alert.runbook}).",
     ]

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 
 from pipeline.clickhouse.rights import Role, roles
 from pipeline.clickhouse.sql_files import engines, filled
-from pipeline.generated.pages.markdown import code, fenced, page, table
+from pipeline.generated.pages.markdown import code, fenced, page
 
 INTRODUCTION = """\
-Three users suffice: one that makes tables, one that writes them, one that reads. These are the least rights
-that each needs: `make test-fleet` runs migrations, the worker's writing and every panel with them alone on a
-real server, and takes each right of the first user away to see that it is needed. `kvlens` is
-`clickhouse.database`.
-
-`kvlens connect` does not talk to ClickHouse. The user of `kvlens work` reads as well: minutes and hours are
-computed from finer rows."""
+Three users suffice: one that makes tables, one that writes them, one that reads, with the least rights that
+each needs. `kvlens` is `clickhouse.database`. `kvlens connect` does not talk to ClickHouse. The user of
+`kvlens work` reads as well: minutes and hours are computed from finer rows."""
 
 ON_CLUSTER = """\
 ## On a cluster
@@ -31,7 +27,7 @@ def grants_page() -> bytes:
     blocks = [INTRODUCTION]
     plain = roles("kvlens", engines=engines(), filled=filled())
     for role in plain:
-        blocks += [f"## {role.name}", _who(role), _rights(role), fenced("sql", _statements(role))]
+        blocks += [f"## {role.name}", _who(role), fenced("sql", _statements(role, explained=True))]
     blocks.append(ON_CLUSTER)
     for role in roles("kvlens", engines=engines(), filled=filled(), on_cluster=True):
         blocks.append(fenced("sql", _statements(role)))
@@ -42,14 +38,12 @@ def _who(role: Role) -> str:
     return f"For {_list([code(each) if each.startswith('kvlens') else each for each in role.commands])}."
 
 
-def _rights(role: Role) -> str:
-    return table(("Right", "Why"), [(code(right.grant), right.why) for right in role.rights])
-
-
-def _statements(role: Role) -> str:
+def _statements(role: Role, *, explained: bool = False) -> str:
     profile = "".join(f" SETTINGS {name} = {value}" for name, value in role.profile.items())
     lines = [f"CREATE USER IF NOT EXISTS {role.name} IDENTIFIED BY '…'{profile};"]
-    lines += [f"GRANT {right.grant} TO {role.name};" for right in role.rights]
+    for right in role.rights:
+        why = f" -- {right.why}" if explained else ""
+        lines.append(f"GRANT {right.grant} TO {role.name};{why}")
     return "\n".join(lines)
 
 

@@ -22,27 +22,27 @@ minutes, for those who alert and scale in Prometheus. All are gauges of one rang
 ended 30 to 90 s before the newest window. A page is made at most every 10 s, its advice once a minute; scrape
 it every 30 s or more.
 
-Nothing old looks new: `time() - kvlens_fleet_range_end_timestamp_seconds` is the age of all figures, and
-without rows of the last hour only `kvlens_fleet_folded_series` is there. Figures that ClickHouse did not
-answer are missing, and `kvlens_fleet_family_answered` is 0; if it answers nothing, the status is 503.
-Figures rest on all streams, also on those that `kvlens_fleet_streams` counts as partial or degraded. Rates
-are means of the whole range, so they are too low in the first five minutes of a fleet. Those of the
-[advice](advice.md) are over the time in which kvlens knew of a source; findings may count the same tokens.
+- **Age**: `time() - kvlens_fleet_range_end_timestamp_seconds`. Without rows of the last hour only
+  `kvlens_fleet_folded_series` is there. Figures that ClickHouse did not answer are missing, and
+  `kvlens_fleet_family_answered` is 0; if it answers nothing, the status is 503.
+- **Trust**: figures rest on all streams, also on those that `kvlens_fleet_streams` counts as partial or
+  degraded.
+- **Rates** are means of the whole range, so they are too low in the first five minutes of a fleet. Those of
+  the [advice](advice.md) are over the time in which kvlens knew of a source; findings may count the same
+  tokens.
+- **Without ClickHouse** (`clickhouse.url = ""`) a worker has the page itself, on `worker.metrics_port`:
+  streams, fills, tokens and GPU blocks of its own partitions. Add them up over workers
+  (`sum by (model, cause)`). Hit ratios, costs, advice and replicas are not there.
 
 ```yaml
 scrape_configs:
   - job_name: kvlens-fleet
     metrics_path: /fleet/metrics
     scrape_interval: 30s
+    # authorization: {credentials_file: FILE}, where the page needs a login
     static_configs:
       - targets: ["127.0.0.1:8080"]
 ```
-
-A worker without ClickHouse (`clickhouse.url = ""`) has the page itself, on `worker.metrics_port`, made of the
-rows that it writes as figures: streams, fills, tokens and GPU blocks of its own partitions. Add them up over
-workers (`sum by (model, cause)`). Hit ratios, costs, advice and replicas need the tables and are not there.
-
-Where the page needs a login, give Prometheus its token: `authorization: {credentials_file: FILE}`.
 
 The share of prefill that is avoidable, by model:
 
@@ -57,20 +57,17 @@ as well, by OTLP over HTTP with protobuf, and so does each worker without ClickH
 30 s after it is there. A point's time is the end of its range. The wheel needs `pip install 'kvlens[otlp]'`;
 the image has it.
 
-Names may change. OpenTelemetry's conventions for GenAI have none for KV caches yet
-([proposals](https://github.com/open-telemetry/semantic-conventions-genai/issues/87) are not agreed on), so
-metrics are called `kvlens.*`. Labels become attributes, with `kvlens.` before them, but {renamed};
-one without a value is left out. The resource has `service.name` (`kvlens`), and of a worker
-`service.instance.id`: add its figures up. `OTEL_RESOURCE_ATTRIBUTES` says otherwise, or more. A login goes
-into `OTEL_EXPORTER_OTLP_HEADERS` (`authorization=Bearer%20TOKEN`), certificates into
-`OTEL_EXPORTER_OTLP_CERTIFICATE`, `…_CLIENT_CERTIFICATE` and `…_CLIENT_KEY`, as
-[OpenTelemetry's exporters](https://opentelemetry.io/docs/specs/otel/protocol/exporter/) read them.
-
-A receiver that is away, slow or refuses holds up nothing: a range has 10 s, nothing is kept, and the next
-range is the next try. Each [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's
-`/metrics`, and one line a minute says why. Only names and figures of the table below are sent.""".format(
+- **Names** may change: OpenTelemetry's conventions for GenAI have none for KV caches yet. Labels become
+  attributes, with `kvlens.` before them, but {renamed}; one without a value is left out. The resource has
+  `service.name` (`kvlens`), and of a worker `service.instance.id`: add its figures up.
+- **Login**: `OTEL_EXPORTER_OTLP_HEADERS` (`authorization=Bearer%20TOKEN`), `OTEL_EXPORTER_OTLP_CERTIFICATE`,
+  `…_CLIENT_CERTIFICATE`, `…_CLIENT_KEY` and `OTEL_RESOURCE_ATTRIBUTES`, as
+  [OpenTelemetry's exporters](https://opentelemetry.io/docs/specs/otel/protocol/exporter/) read them.
+- **A receiver that is away** holds up nothing: a range has 10 s, nothing is kept. Each
+  [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's `/metrics`.""".format(
     renamed=", ".join(f"{code(label)} as {code(name)}" for label, name in ATTRIBUTES.items())
 )
+
 PROCESSES: dict[str, tuple[Catalogue, str]] = {
     "Connector": (Connector, "`kvlens connect`, on `connector.metrics_port`."),
     "Worker": (Worker, "`kvlens work`, on `worker.metrics_port`."),
@@ -86,11 +83,9 @@ PROCESSES: dict[str, tuple[Catalogue, str]] = {
 
 INTRODUCTION = """\
 Connector and worker serve Prometheus metrics at `/metrics` when their `metrics_port` is not 0, beside
-`/livez` (the process turns) and `/readyz` (it does its job). Labels are bounded by the configuration: never
-a block hash, a request or a session.
-
-These show how kvlens itself is doing. What it measures of the engines is in the [tables](tables.md), and for
-Prometheus on a page of its own: [Fleet](#fleet)."""
+`/livez` (the process turns) and `/readyz` (it does its job). Labels are bounded by the configuration. These
+metrics show how kvlens itself is doing; what it measures of the engines is in the [tables](tables.md), and
+for Prometheus under [Fleet](#fleet)."""
 
 
 def metrics_page() -> bytes:
@@ -109,8 +104,8 @@ def metrics_page() -> bytes:
 def _names() -> str:
     figures = (metric for metric in metrics_of(Fleet) if isinstance(metric, Figure))
     rows = (
-        (code(figure.name), code(figure.otlp_name), code(figure.unit) if figure.unit else "")
+        (code(figure.otlp_name), code(figure.unit) if figure.unit else "")
         for figure in figures
         if figure is not Fleet.range_end
     )
-    return table(("Figure", "OpenTelemetry", "Unit"), rows)
+    return table(("The figures above in OpenTelemetry", "Unit"), rows)

@@ -41,15 +41,14 @@ endpoint = "tcp://127.0.0.1:5557"
 
 RULES = """\
 - **Environment.** Every key can come from the environment, which wins over the file: `KVLENS_`, the section,
-  two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`. The
-  sections below say how their variables begin.
+  two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`.
   Lists of blocks come as one JSON array each, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG`
   names the file.
 - **Secrets** (marked below) can also come from a file: add `_FILE` to the variable and give the path.
-  `kvlens config show` hides them.
-- **Mistakes stop the command.** If a key is unknown or a value outside its bounds, an error line names the
-  path of the key.
-- **If you are unsure**, `kvlens config show` prints the settings that a process would use."""
+- **Mistakes stop the command**, with the path of the key. `kvlens config show` prints the settings that a
+  process would use, without secrets."""
+AS_KAFKA = "lmcache_kafka"
+"""A section whose keys are those of `[kafka]`."""
 
 
 def settings_page() -> bytes:
@@ -82,6 +81,8 @@ def _section(name: str, struct: StructType) -> str:
         secret = (name, field.name) in SECRET_KEYS
         file = f"{variable_of(name, field.name)}_FILE"
         meaning = DOCS[struct.cls.__name__][field.name]
+        if name == AS_KAFKA and not secret:
+            meaning = "As in `[kafka]`."
         rows.append(
             (
                 code(field.name),

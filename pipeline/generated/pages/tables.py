@@ -17,10 +17,9 @@ from pipeline.generated.sql_tables import Table, View, parse
 INTRODUCTION = """\
 All tables live in the database `clickhouse.database`. `kvlens migrate` creates them.
 
-**Rows are upserts.** Each table is a `ReplacingMergeTree(version)`: the columns of the key identify a row,
-and among several rows with one key the highest `version` counts. The worker may write a row again, with the
-same figures or newer ones. So **read with `FINAL`**. Also bound the time on the first expression of the sort
-key, or ClickHouse reads every granule. The [views](#views) do both:"""
+**Rows are upserts.** Each table is a `ReplacingMergeTree(version)`: of several rows with one key the highest
+`version` counts, so **read with `FINAL`**, and bound the time on the first expression of the sort key. The
+[views](#views) do both:"""
 
 READING = """\
 ```sql
@@ -32,20 +31,16 @@ ORDER BY window, replica
 ```"""
 
 TIMES = """\
-**Times.** Columns are in UTC, in any zone of server, session and client. A view takes as `from` and `to`
-seconds since the epoch (`toUnixTimestamp(now()) - 600`), text with a zone, as above, or a clock without
-one, which is the session's, as everywhere in ClickHouse: `now()`, `toDateTime(1767268800)`, Grafana's
-`$__fromTime`. ClickHouse passes text to a view, and a `DateTime` of *another* zone than the session's loses
-it on the way: give `toUnixTimestamp(now('UTC'))`, from a client `toUnixTimestamp({from:DateTime('UTC')})`.
-A clock in the hour that a change of daylight saving shows twice is refused, and so is one that is the present
-time in UTC but not in the session. With `session_timezone = 'UTC'` all of these are one.
+**Times.** Columns are in UTC. A view takes as `from` and `to` seconds since the epoch
+(`toUnixTimestamp(now()) - 600`), text with a zone, as above, or a clock without one, which is the session's:
+`now()`, `toDateTime(1767268800)`, Grafana's `$__fromTime`. A `DateTime` of *another* zone than the session's
+loses it on the way to a view: give `toUnixTimestamp(now('UTC'))`, from a client
+`toUnixTimestamp({from:DateTime('UTC')})`. A clock in the hour that a change of daylight saving shows twice is
+refused, and so is one that is the present time in UTC but not in the session.
 
-**Any profile.** A view with times consists of two: the one that you name reads the times and asks `…_in_utc`,
-which you need not name. Views set what a reader's profile could change in them (`join_use_nulls`,
-`aggregate_functions_null_for_empty`, `final` and the like), and say `FINAL` in their own text: `FROM view
-FINAL` does nothing. A tool that cannot pass arguments, and lists columns, can read `occupancy_now`,
-`stream_health_now`, `hit_potential_1h` and the tables. Tables and their columns carry the descriptions of
-this page as comments, which such tools show."""
+**Any profile.** Views set what a reader's profile could change in them, and say `FINAL` in their own text. A
+tool that cannot pass arguments can read `occupancy_now`, `stream_health_now`, `hit_potential_1h` and the
+tables. Tables and columns carry the descriptions of this page as comments."""
 
 TRUST = """\
 **Trust.** Every row shows how far you can rely on it: `complete` (every batch since the engine's first
@@ -56,9 +51,9 @@ unknown) or `degraded` (batches or events are missing). An aggregate is as trust
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
 time. A silent source that is not closed still gets its occupancy rows, so sums over a fleet have no holes.
 
-**Per minute and per hour.** `…_10s` is recomputed to `…_1m` and `…_1h`, with the same columns and those
-named there. Flows are sums, and gauges those of the last window; trust, connection, lag and drift are the
-worst. The worker computes a row again whenever its input changes; `version` is the time of that, in
+**Per minute and per hour.** `…_10s`, kept 7 days, is recomputed to `…_1m`, kept 60 days, and `…_1h`, kept 2
+years, with the same columns, `windows` and those named there. Flows are sums, and gauges those of the last
+window; trust, connection, lag and drift are the worst. `version` is the time of the computation, in
 microseconds since the epoch.
 
 **Unless a table says otherwise** it is sorted by `toStartOfHour(window)` and then its key, and partitioned by
@@ -72,14 +67,29 @@ PUBLIC = frozenset({
 BEGINNING = """\
 **Begin with these ten**, which answer most questions: {names}. Views that end in `_series` read rows of ten
 seconds, minutes or hours, whichever fits the range; the others are what boards and findings are made of."""
+INTERNAL = (
+    "rollups_due", "engine_counters_by_minute", "engine_counters_by_hour", "prefill_counters_by_hour"
+)  # fmt: skip
+"""Tables that only kvlens reads."""
+OF_KVLENS = "What minutes, hours and costs are computed by; nothing is promised to other readers."
+PARTS = frozenset({
+    "coinciding_restarts", "finest", "latest_streams", "new_prefixes", "observed", "prefill_epochs",
+    "prefill_hours", "prefill_replicas", "replica_facts",
+})  # fmt: skip
+OF_PARTS = "Parts of the others, or written by ClickHouse itself."
+"""What is said of views that nobody needs to name."""
 COMMON = 3
 """A column that so many tables have, with one type and meaning, is explained once."""
 ARGUMENTS = """\
 Both ends of the time range are included. `from` and `to` are `DateTime('UTC')`, `step` and `seconds`
-`UInt32`, `models` is `Array(String)`. A view gives the winning row of each key of what it reads."""
+`UInt32`, `models` is `Array(String)`. A view gives the winning row of each key of what it reads. The file of
+each in [`schemas/clickhouse/views`](../schemas/clickhouse/views/) says more; formulas are in
+[figures](figures.md)."""
 
 BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
+SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
+"""Between the sentences of a description, of which the page has the first."""
 INTERVAL = re.compile(r"INTERVAL (\d+) (DAY|MONTH|YEAR)", re.I)
 ROLLUP = re.compile(r"(.+)_(1m|1h)")
 COUNTERS = re.compile(r"(engine|prefill)_counters_by_(minute|hour)")
@@ -111,6 +121,7 @@ USUAL = {
     "sorted": "toStartOfHour(window), ",
     "partition": "toYYYYMMDD(window)",
     "engine": "ReplacingMergeTree(version)",
+    "kept": "7 days",
 }
 """What the introduction says of tables, so that a table need not."""
 
@@ -149,16 +160,16 @@ def tables_page() -> bytes:
         TIMES,
         TRUST,
         BEGINNING.format(names=names),
-        _overview(tables),
         "## Columns of many tables",
         table(HEAD, ((code(column), code(kind), meaning) for column, kind, meaning in sorted(shared))),
     ]
     for definition in tables.values():
-        if not ROLLUP.fullmatch(definition.name):
+        if not ROLLUP.fullmatch(definition.name) and definition.name not in INTERNAL:
             blocks += [f"## {definition.name}", _about(definition)]
             blocks += _columns(definition.columns, definition.name, shared)
             blocks += _rollups(definition, tables, shared)
     blocks += ["## Views", ARGUMENTS, _views(views)]
+    blocks += ["## Tables of kvlens itself", OF_KVLENS, _internal(tables, shared)]
     return page("Tables", "`schemas/rows.py` and `schemas/clickhouse/`", *blocks)
 
 
@@ -183,13 +194,15 @@ def _shared(tables: dict[str, Table]) -> frozenset[Column]:
     return frozenset(commonest.values()) | {windows}
 
 
-def _overview(tables: dict[str, Table]) -> str:
-    rows = (
-        (f"[`{name}`](#{name})", summary_of(definition))
-        for name, definition in tables.items()
-        if not ROLLUP.fullmatch(name)
-    )
-    return table(("Table", "What a row holds"), rows)
+def _internal(tables: dict[str, Table], shared: frozenset[Column]) -> str:
+    """Return one table of the columns of tables that only kvlens reads; those alike stand together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name in INTERNAL:
+        for column, kind, meaning in _described(tables[name].columns, name):
+            if (column, kind, meaning) not in shared:
+                alike.setdefault((column, meaning), []).append(code(name))
+    rows = ((", ".join(names), code(column), meaning) for (column, meaning), names in alike.items())
+    return table(("Table", "Column", "Meaning"), rows)
 
 
 def _rollups(definition: Table, tables: dict[str, Table], shared: frozenset[Column]) -> list[str]:
@@ -199,17 +212,19 @@ def _rollups(definition: Table, tables: dict[str, Table], shared: frozenset[Colu
     ]
     if not rollups:
         return []
-    kept = [
-        ". ".join(filter(None, (f"- {code(rollup.name)}, kept {_lifetime(rollup.ttl)}", rollup.comment)))
-        for rollup in rollups
-    ]
+    said = [rollup.comment for rollup in rollups[:1] if rollup.comment]
     added = {
         name: kind
         for rollup in rollups
         for name, kind in rollup.columns.items()
         if name not in definition.columns
     }
-    return ["\n".join(kept), *_columns(added, rollups[0].name, shared, "They also have")]
+    names = " and ".join(code(rollup.name) for rollup in rollups)
+    own = {name: kind for name, kind in added.items() if name != "windows"}
+    return [
+        ". ".join([f"Also as {names}", *said]) + ("" if said else "."),
+        *_columns(own, rollups[0].name, shared),
+    ]
 
 
 def _base(name: str) -> str:
@@ -233,12 +248,13 @@ def _about(definition: Table) -> str:
     key = BY_HOUR.sub("", sorted_by)
     sorting = "" if sorted_by in (key, USUAL["sorted"] + key) else sorted_by
     partition = "" if definition.partition == USUAL["partition"] else definition.partition or "nothing"
+    kept = _lifetime(definition.ttl)
     facts = {
         "Key": code(key),
         "Sorted by": sorting and code(sorting),
         "Partitioned by": partition and (code(partition) if definition.partition else partition),
         "Engine": "" if definition.engine == USUAL["engine"] else code(definition.engine),
-        "Kept": _lifetime(definition.ttl),
+        "Kept": "" if definition.name.endswith("_10s") and kept == USUAL["kept"] else kept,
     }
     lines = "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
     return f"{_summary(definition)}\n\n{lines}".strip()
@@ -251,9 +267,7 @@ def _lifetime(ttl: str) -> str:
     return f"{found[1]} {found[2].lower()}s" if found else code(ttl)
 
 
-def _columns(
-    columns: dict[str, str], name: str, shared: frozenset[Column], besides: str = "Also"
-) -> list[str]:
+def _columns(columns: dict[str, str], name: str, shared: frozenset[Column]) -> list[str]:
     """Explain the columns of one table that are its own, and name those explained above."""
     described = _described(columns, name)
     named = ", ".join(code(column[0]) for column in described if column in shared)
@@ -263,7 +277,7 @@ def _columns(
         if (column, kind, meaning) not in shared
     ]
     blocks = [table(HEAD, own)] if own else []
-    return [*blocks, f"{besides} {named}."] if named else blocks
+    return [*blocks, f"Also {named}."] if named else blocks
 
 
 def column_meanings(name: str) -> dict[str, str]:
@@ -288,13 +302,15 @@ def _views(views: dict[str, View]) -> str:
     """Return a table of the views; those with one description stand together."""
     alike: dict[str, list[View]] = {}
     for view in views.values():
-        alike.setdefault(view.comment or view.name, []).append(view)
-    rows = (
-        (
-            ", ".join(code(_signature(view)) for view in group),
-            ", ".join(dict.fromkeys(code(view.table) for view in group)),
-            group[0].comment,
-        )
-        for group in alike.values()
-    )
-    return table(("View", "Reads", "Gives"), rows)
+        alike.setdefault(_gives(view), []).append(view)
+    rows = ((", ".join(code(_signature(view)) for view in group), gives) for gives, group in alike.items())
+    return table(("View", "Gives"), rows)
+
+
+def _gives(view: View) -> str:
+    if view.name in PARTS or (not view.parameters and view.name.startswith("engine_counters_to")):
+        return OF_PARTS
+    if view.comment:
+        return SENTENCE.split(view.comment)[0]
+    longer = ", or of its minutes or hours" if view.name.endswith("_series") else ""
+    return f"Rows of {code(view.table)}{longer}."

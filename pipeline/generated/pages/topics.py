@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 import schemas.reasons
 import schemas.residency
 from connectors.kafka.topics import partition_of_key
-from pipeline.generated.asyncapi import PARTITION_EXAMPLES, PARTITION_RULE, headers_of
+from pipeline.generated.asyncapi import PARTITION_RULE, headers_of
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.pages.markdown import code, fenced, page, table
@@ -23,21 +24,21 @@ from schemas.figures import FIGURES, TABLE_FIELD
 READING = Path(__file__).with_name("reading_topics.md")
 TAGS = ("type", TABLE_FIELD)
 """Fields that tell which struct a map is."""
+Field = tuple[str, str, str]
+"""Name, type, meaning."""
 DOWNSTREAM = "downstream services"
 """As `topics.toml` calls readers of others."""
 
 INTRODUCTION = """\
 Names carry the prefix `kafka.topic_prefix` (`kvlens` unless configured). `kvlens topics apply` creates what
-is missing, `kvlens topics list` shows what is there. **State is bound to partition numbers: the number of
-partitions of a topic never changes after creation.**
+is missing. **State is bound to partition numbers: the number of partitions of a topic never changes after
+creation.**
 
 **Values** are MessagePack maps with named fields. With `kafka.record_format = "json"` events, residency and
-choices are JSON; figures always are. The header `content-type` says which, and every topic for readers has
-CloudEvents headers. What MessagePack packs into bytes is a list in JSON, and a hash there 16 hexadecimal
-digits. JSON is for readers that cannot do without: it takes more bytes, and more time of the workers, who
-read it as well. The structs are in `schemas/`, JSON Schema and an AsyncAPI document in
-[`schemas/generated/`](../schemas/generated/), one example of everything in
-[`schemas/examples/current/`](../schemas/examples/current/).
+choices are JSON; figures always are. The header `content-type` says which. What MessagePack packs into bytes
+is a list in JSON, and a hash there 16 hexadecimal digits. JSON takes more bytes, and more of the workers'
+time. JSON Schema and an AsyncAPI document are in [`schemas/generated/`](../schemas/generated/), one example
+of everything in [`schemas/examples/current/`](../schemas/examples/current/).
 
 **Compatibility.** Old records decode with new code: a field is only ever added, and with a default. Readers
 ignore fields they do not know ([arrays](#reading-the-topics)). Fields that hold their default are left out.
@@ -46,24 +47,27 @@ ignore fields they do not know ([arrays](#reading-the-topics)). Fields that hold
 salts are keyed hashes, if they are there."""
 
 KEY_AND_PARTITION = """\
-In {topics} a record's partition is `{rule}`, where the key is its bytes in UTF-8. So does the default
-partitioner of Java's client, Kafka Streams, Flink, KafkaJS, franz-go, aiokafka and kafka-python: a topic of
-your own with the same keys and as many partitions joins without being repartitioned. librdkafka
-(confluent-kafka) needs `partitioner=murmur2_random`, kafka-go its `Murmur2Balancer`; sarama and
-platformatic have other hashes. In ClickHouse it is `kafkaMurmurHash(replica) % partitions`. In the other
-topics the key does not say the partition."""
+In {topics} a record's partition is `{rule}`, where the key is its bytes in UTF-8: the default of Java's
+client, Kafka Streams, Flink, KafkaJS, franz-go, aiokafka and kafka-python. librdkafka (confluent-kafka) needs
+`partitioner=murmur2_random`, kafka-go its `Murmur2Balancer`; sarama and platformatic have other hashes. In
+ClickHouse it is `kafkaMurmurHash(replica) % partitions`. So `vllm-0` is in partition {first} of 8. In the
+other topics the key does not say the partition."""
+
+HEADERS = """\
+CloudEvents in binary mode. Besides, each record has `content-type` (`application/msgpack` or
+`application/json`), `ce_specversion` 1.0 and `ce_type`, `kvlens.` and the name of the topic."""
+FIELDS_SHOWN = ("events", "residency")
+"""Tables of `topics.toml` whose fields are on the page; of the others it leads to their schemas."""
+COMMON = 2
+"""A field that so many structs of a topic have, with one meaning, is explained once."""
 
 ROWS_AS_JSON = """\
 Fields are the columns of the table that `table` names, all required: numbers as JSON numbers, times as text,
 `Enum8` as one of its names."""
 EXAMPLE_SHOWN = {
     "events": "run",
-    "residency": "filled_and_evicted",
-    "choices": "worse",
-    "figures": "fills",
-    "set_aside": "backward_gap",
 }
-"""Table of `topics.toml` -> the example printed on the page; topics of kvlens itself have none there."""
+"""Table of `topics.toml` -> the example printed on the page; the others are in their directory."""
 
 
 def topics_page() -> bytes:
@@ -78,11 +82,12 @@ def topics_page() -> bytes:
         "## Topics for readers",
         _overview(public),
         "## Topics of kvlens itself",
-        "Listed so that you know what lies in your cluster. Nothing is promised to other readers of them.",
+        "Nothing is promised to other readers of them.",
         _overview(internal),
     ]
     for name, topic in topics.items():
         blocks += [f"## {topic.name}", *_topic(name, topic, topics)]
+    blocks += _headers(public)
     blocks += ["## Reasons", "Every loss, skip and end has exactly one of these names.", *_reasons()]
     return page("Topics", "`schemas/topics.toml` and the structs in `schemas/`", *blocks)
 
@@ -106,42 +111,42 @@ def _overview(topics: dict[str, Topic]) -> str:
 def _key_and_partition(topics: dict[str, Topic]) -> list[str]:
     *several, last = (code(topic.name) for topic in topics.values() if topic.keyed)
     keyed = f"{', '.join(several)} and {last}"
-    rows = (
-        (code(key), str(count), str(partition_of_key(key.encode(), count)))
-        for key, count in PARTITION_EXAMPLES
-    )
+    first = partition_of_key(b"vllm-0", 8)
     return [
         "## Key and partition",
-        KEY_AND_PARTITION.format(topics=keyed, rule=PARTITION_RULE),
-        table(("Key", "Partitions", "Partition"), rows),
+        KEY_AND_PARTITION.format(topics=keyed, rule=PARTITION_RULE, first=first),
     ]
+
+
+def _headers(topics: dict[str, Topic]) -> list[str]:
+    """Return what the headers say that differ from topic to topic."""
+    names = ("ce_source", "ce_id", "ce_time")
+    told = {topic.name: headers_of(name, topic) for name, topic in topics.items()}
+    rows = (
+        (code(topic), *(headers[name][1] for name in names)) for topic, headers in told.items() if headers
+    )
+    return ["## Headers", HEADERS, table(("Topic", *map(code, names)), rows)]
 
 
 def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
-    facts = [
-        f"- Key: {topic.key}",
-        f"- Partitions: {topic.partitions}"
-        + (f", as many as `{topics[topic.same_partitions_as].name}`" if topic.same_partitions_as else ""),
-        f"- Compatibility: {topic.compatibility}",
-        "- Settings: " + ", ".join(code(f"{key}={value}") for key, value in topic.config.items()),
-    ]
-    if DOWNSTREAM in topic.consumers:
-        facts.append(f'- Compression: {topic.compression}, or none with `kafka.compression = "none"`')
+    public = DOWNSTREAM in topic.consumers
+    facts = [f"- Key: {topic.key}"]
+    if topic.same_partitions_as:
+        facts.append(f"- Partitions: as many as `{topics[topic.same_partitions_as].name}`")
+    if public:
+        settings = ", ".join(code(f"{key}={value}") for key, value in topic.config.items())
+        facts += [f"- Settings: {settings}", f"- Compression: {topic.compression}"]
     blocks = [topic.description, "\n".join(facts)]
-    if headers := headers_of(name, topic):
-        blocks.append("Headers, CloudEvents in binary mode:")
-        named = ((code(key), text) for key, (_, text) in headers.items())
-        blocks.append(table(("Header", "Meaning"), named))
     records = RECORDS_OF_TOPIC[name]
-    if name == "figures":
-        return [*blocks, ROWS_AS_JSON, _schemas(records), *_example(name)]
-    if DOWNSTREAM not in topic.consumers:
-        return [*blocks, _schemas(records)]
-    for record in records:
-        schema = record_schema(record)
-        blocks += _struct(schema)
-        for part in _in_order_of_use(schema):
-            blocks += _struct(part)
+    if name not in FIELDS_SHOWN:
+        return [*blocks, *([ROWS_AS_JSON] if name == "figures" else []), _schemas(records)]
+    structs = [struct for record in records for struct in _with_parts(record_schema(record))]
+    shared = _shared(structs)
+    if shared:
+        rows = ((code(field), kind, meaning) for field, kind, meaning in sorted(shared))
+        blocks += ["Fields of several structs:", table(("Field", "Type", "Meaning"), rows)]
+    for struct in structs:
+        blocks += _struct(struct, shared)
     if name == "residency":
         kinds = constant_docs(schemas.residency)
         values = ((getattr(schemas.residency, kind), kind, meaning) for kind, meaning in kinds.items())
@@ -152,6 +157,21 @@ def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
         )
         blocks += ["Kinds of change:", table(("Value", "Name", "Meaning"), rows)]
     return [*blocks, *_example(name)]
+
+
+def _with_parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    return [schema, *_in_order_of_use(schema)]
+
+
+def _shared(structs: list[dict[str, Any]]) -> frozenset[Field]:
+    """Return the fields that `COMMON` structs have with one type and meaning."""
+    found = Counter(
+        (name, _type(field), _meaning(field))
+        for struct in structs
+        for name, field in struct.get("properties", {}).items()
+        if name not in TAGS
+    )
+    return frozenset(field for field, count in found.items() if count >= COMMON)
 
 
 def _schemas(records: Iterable[Record]) -> str:
@@ -172,6 +192,8 @@ def _holds(record: Record) -> str:
 
 
 def _example(name: str) -> list[str]:
+    if name not in EXAMPLE_SHOWN:
+        return []
     return ["Example, as JSON:", fenced("json", _compact(EXAMPLES[name][EXAMPLE_SHOWN[name]]))]
 
 
@@ -195,7 +217,7 @@ def _in_order_of_use(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return [parts[name] for name in ordered]
 
 
-def _struct(schema: dict[str, Any]) -> list[str]:
+def _struct(schema: dict[str, Any], shared: frozenset[Field]) -> list[str]:
     kind: list[str] = next(
         (found["enum"] for found in map(schema.get("properties", {}).get, TAGS) if found), []
     )
@@ -208,18 +230,26 @@ def _struct(schema: dict[str, Any]) -> list[str]:
     else:
         rows = [(name, field) for name, field in schema["properties"].items() if name not in TAGS]
         required = schema["required"]
-    if rows:
-        cells = (
-            (
-                code(name),
-                _type(field),
-                "required" if name in required else _default(field),
-                field.get("description", ""),
-            )
-            for name, field in rows
-        )
+    explained = [(name, _type(field), _meaning(field), field) for name, field in rows]
+    cells = [
+        (code(name), kind, "" if name in required else _default(field), meaning)
+        for name, kind, meaning, field in explained
+        if (name, kind, meaning) not in shared
+    ]
+    if cells:
         blocks.append(table(("Field", "Type", "Default", "Meaning"), cells))
+    if also := [code(name) for name, kind, meaning, _ in explained if (name, kind, meaning) in shared]:
+        blocks.append(f"Also {', '.join(also)}.")
     return blocks
+
+
+def _meaning(field: dict[str, Any]) -> str:
+    """Return what a field means; of a reason, where its list is."""
+    meaning = str(field.get("description", ""))
+    for name, reasons in reason_docs(schemas.reasons).items():
+        listed = ", ".join(map(code, reasons))
+        meaning = meaning.replace(f"Bounded: one of {listed}.", f"One of [{name}](#{name.lower()}).")
+    return meaning
 
 
 def _default(field: dict[str, Any]) -> str:
@@ -228,7 +258,8 @@ def _default(field: dict[str, Any]) -> str:
 
 def _type(field: dict[str, Any]) -> str:
     if "anyOf" in field:
-        return " or ".join(dict.fromkeys(_type(part) for part in field["anyOf"]))
+        parts = dict.fromkeys(_type(part) for part in field["anyOf"])
+        return " or ".join(part for part in parts if part != "null")
     if "$ref" in field:
         return code(field["$ref"].rpartition("/")[2])
     if "enum" in field:
