@@ -1,4 +1,4 @@
-"""The connector process: reading, positions, publisher and pages, run until told to stop."""
+"""The connector process: reading, positions, publisher and pages, run until asked to stop."""
 
 from __future__ import annotations
 

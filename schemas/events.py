@@ -111,12 +111,12 @@ class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=Tru
 
 
 class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True, gc=False):
-    """A source incarnation begins."""
+    """An engine session begins."""
 
     first_seq: Seq
-    """Sequence number of the first batch that we have of this incarnation."""
+    """Sequence number of the first batch that we have of this session."""
     complete: bool
-    """True when the incarnation is seen from the engine's first batch (seq 0)."""
+    """True when the session is seen from the engine's first batch (seq 0)."""
     endpoint: LongName = ""
     """Where the connector reads it."""
 
@@ -191,7 +191,7 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
 
 
 class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True, gc=False):
-    """A source incarnation ends; blocks still resident are cleared, not evicted.
+    """An engine session ends; blocks still resident are cleared, not evicted.
 
     What is on media that outlive engines (`is_kept_once`) stays where the reason is `restarted`.
     """
@@ -267,7 +267,7 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
 
 
 class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """A run: consecutive batches of one source incarnation, in sequence order.
+    """A run: consecutive batches of one engine session, in sequence order.
 
     The pair (incarnation, seq) identifies a batch of a source for ever. A reader that has applied a batch
     must ignore it when it comes again.

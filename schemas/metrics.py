@@ -1,4 +1,4 @@
-"""What kvlens tells Prometheus: every metric of the processes, and the fleet's figures.
+"""What kvlens exports to Prometheus: every metric of the processes, and the fleet's figures.
 
 The registries of the processes, docs/metrics.md and the checks of other pages are made from this.
 """
@@ -416,7 +416,7 @@ class Index:
 
 
 class Fleet:
-    """The fleet's figures, as `kvlens serve` tells them: of the range that ended at `range_end`."""
+    """The fleet's figures, as `kvlens serve` exports them: of the range that ended at `range_end`."""
 
     range_end = Figure(
         "kvlens_fleet_range_end_timestamp_seconds",

@@ -39,7 +39,7 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     fingerprint: int = 0
     """Fingerprint of the payload of `seq`, as `last_fingerprint` of the events record."""
     closed: bool = False
-    """The incarnation is closed: the next one is greater and starts over."""
+    """The session is closed: the next one is greater and starts over."""
     life: str = ""
     """Name of the engine session from outside, such as the UID of its pod; empty where there is none."""
     connector: str = ""
@@ -52,4 +52,4 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     the storage, without a storage it is the server's memory."""
     topic_id: str = ""
     """Id of the events topic that `offset` is in, as Kafka's own tools print it: a topic that is made again
-    has another one. Empty where brokers tell none."""
+    has another one. Empty where brokers have none."""

@@ -21,7 +21,7 @@ Tokens = Annotated[int, Meta(ge=0, le=2**62)]
 Time = Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
 
 FILLED = 0
-"""First copy came: computed for a prompt, brought from elsewhere, or nobody can tell."""
+"""First copy came: computed for a prompt, brought from elsewhere, or nobody knows."""
 EVICTED = 1
 """Last copy was removed by the engine."""
 CLEARED = 2
@@ -78,7 +78,7 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
-    """What changed at one source incarnation between two checkpoints, in one shard."""
+    """What changed in one engine session between two checkpoints, in one shard."""
 
     replica: Name
     """Replica id."""
@@ -128,7 +128,7 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     next_offset: int
     """Offset in the events partition up to which (exclusive) changes are included."""
     sources: list[SourceChanges]
-    """One entry per source incarnation that changed; several of one source come oldest first. None in a
+    """One entry per engine session that changed; several of one source come oldest first. None in a
     record that only says how far its partition is read."""
     partitions: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
     """Partitions of the events topic; 0: these records are all there is, and nobody waits for others."""

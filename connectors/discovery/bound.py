@@ -46,7 +46,7 @@ class BoundReplicas:
     """The sources that engines have made by connecting, from the first message of each to its `leave`."""
 
     def __init__(self, endpoints: Iterable[BoundEndpoint], taken: Callable[[str], bool]) -> None:
-        """`taken` tells whether a replica id belongs to somebody else."""
+        """`taken` says whether a replica id belongs to somebody else."""
         self._taken = taken
         self._endpoints: dict[Listening, BoundEndpoint] = {
             Listening(rank_endpoint(endpoint.endpoint, rank), rank): endpoint

@@ -34,7 +34,7 @@ class BoundOrigin:
         silent: Callable[[SourceKey], bool],
         telemetry: BoundTelemetry,
     ) -> None:
-        """`taken` tells whether another origin has a replica id, `silent` whether a source has gone."""
+        """`taken` says whether another origin has a replica id, `silent` whether a source has gone."""
         self._replicas = BoundReplicas(endpoints, taken)
         self._silent = silent
         self._telemetry = telemetry

@@ -23,7 +23,7 @@ class SettingsUnreadable(Exception):
 
 
 class FileTelemetry(AbsenceTelemetry, Protocol):
-    """Where the watch tells what happens."""
+    """Where the watch reports what happens."""
 
     def settings_unreadable(self, path: Path, reason: str) -> None: ...
     def restart_needed(self, path: Path) -> None: ...
@@ -37,7 +37,7 @@ class SettingsFile:
         self.read = read
 
     def digest(self) -> bytes:
-        """Return what tells one content from another; raises SettingsUnreadable."""
+        """Return what distinguishes one content from another; raises SettingsUnreadable."""
         try:
             return sha256(self.path.read_bytes()).digest()
         except OSError as error:

@@ -36,7 +36,7 @@ class Reader(Protocol):
 
 
 class FollowTelemetry(OriginTelemetry, BoundTelemetry, Protocol):
-    """Where discovery tells what happens."""
+    """Where discovery reports what happens."""
 
     def sources_changed(self, added: int, removed: int, readdressed: int) -> None: ...
     def sources_not_added(self, reason: str) -> None: ...

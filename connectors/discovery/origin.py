@@ -35,7 +35,7 @@ class Origin(Protocol):
 
 
 class OriginTelemetry(FileTelemetry, DnsTelemetry, PodTelemetry, Protocol):
-    """Where origins tell what happens."""
+    """Where origins report what happens."""
 
 
 def origins(

@@ -31,7 +31,7 @@ class Plan:
 
     removed: tuple[Source, ...]
     restarted: tuple[Source, ...]
-    """Their engines began a new life, as whoever runs them says."""
+    """Their engines began a new session, as whoever runs them says."""
     added: tuple[Source, ...]
     readdressed: tuple[Source, ...]
     """Go on as they are; only their replay endpoint, metrics page or role is another."""

@@ -10,7 +10,7 @@ from connectors.sources import Source
 
 
 class AbsenceTelemetry(Protocol):
-    """Where it is told what is not believed."""
+    """Where it reports what is not believed."""
 
     def absence_doubted(self, origin: str, known: int, found: int) -> None: ...
 

@@ -1,7 +1,7 @@
 """ROCm ATOM, as of 2026-10: `atom/distributed/kv_events.py`.
 
 Its events are vLLM's of 0.22 and 0.23, with a type and, since #1316 (2026-09), an element of its own. Since
-then its messages have a sequence number, too; before, only that they have none told them from vLLM's.
+then its messages have a sequence number, too; before, only the lack of one distinguished them from vLLM's.
 """
 
 from __future__ import annotations

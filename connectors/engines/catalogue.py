@@ -64,7 +64,7 @@ class EventForm:
     rare: bool
     """Whether every engine says so."""
     marks: frozenset[str]
-    """Keys of maps that engines are told by."""
+    """Keys of maps that engines are recognised by."""
     engines: tuple[Engine, ...]
 
     @property

@@ -31,7 +31,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class EventType:
-    """One type of event. Engines that share a name share its fields, as nothing else tells them apart."""
+    """One type of event. Engines that share a name share its fields, as nothing else distinguishes them."""
 
     name: str
     kind: Kind
@@ -43,7 +43,7 @@ class EventType:
     rare: bool = False
     """Whether batches with it may take the slow way."""
     marks: frozenset[str] = frozenset()
-    """Keys of maps that tell the engine by being there. Their values are not decoded."""
+    """Keys of maps that show the engine by being there. Their values are not decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class Metrics:
     sums: Mapping[str, Sum] = field(default_factory=dict)
     """Field of EngineCounters to what is added up to it."""
     capacity_tokens: str = ""
-    """Metric with the GPU's capacity where that is told in tokens; the block size makes blocks of it."""
+    """Metric with the GPU's capacity where that is given in tokens; the block size makes blocks of it."""
     cpu_capacity_blocks: tuple[str, str] = ("", "")
-    """(Metric, label whose value it is) with the CPU tier's capacity, where that is told in `block_size`."""
+    """(Metric, label whose value it is) with the CPU tier's capacity, where that is given in `block_size`."""
     unused_cpu_blocks: int = 0
     """Of them, those that hold nothing ever."""
     unused_blocks: int | None = None
@@ -114,7 +114,7 @@ class Engine:
     recognised: Callable[[Sighting], bool]
     """Tells whether one event can only be of this engine. It is asked about events of its types."""
     suspected: Callable[[Sighting], bool] = lambda seen: False
-    """Tells whether it is probably of this engine: asked as long as nothing else tells any."""
+    """Says whether it is probably of this engine: asked as long as nothing else shows any."""
     metrics: Metrics | None = None
     may_reannounce: frozenset[Encoding] = frozenset()
     """Encodings of those versions that may announce again what is resident, without a second copy."""

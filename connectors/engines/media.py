@@ -17,7 +17,7 @@ Location = tuple[str, str | None, bool]
 """What a record says of a medium that an engine named: (canonical name, the engine's spelling, store-only).
 
 The spelling is None where it is absent or simply the canonical name in capitals. It is kept otherwise because
-it tells producers apart. Store-only: whoever spells it like this announces no removals.
+it distinguishes producers. Store-only: whoever spells it like this announces no removals.
 """
 
 
@@ -25,7 +25,7 @@ class Media:
     """What spellings of media mean, by all engines together."""
 
     def __init__(self, spellings: Mapping[str, Medium], by_engine: Collection[str] = ()) -> None:
-        """`by_engine`: canonical names of which only the engine tells whether they are store-only."""
+        """`by_engine`: canonical names of which only the engine decides whether they are store-only."""
         self.spellings = spellings
         self.by_engine = by_engine
         by_fold: dict[str, list[Medium]] = {}

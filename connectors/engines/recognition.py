@@ -19,14 +19,14 @@ class StreamEra:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._certain = False
-        """Whether more than events tells the engine."""
+        """Whether more than events shows the engine."""
         self._encoding: Encoding | None = None
         self._length = 0
         """Elements of the last BlockStored, or what the engine calls it, in array form."""
 
     @property
     def engine(self) -> str:
-        """Name of the engine, empty while nothing seen tells it."""
+        """Name of the engine, empty while nothing seen shows it."""
         return self._engine.name if self._engine else ""
 
     @property

@@ -67,7 +67,7 @@ def _suspected(seen: Sighting) -> bool:
 
 
 _FIRST_RANK = {
-    "tp_rank": frozenset({"", "0"}),  # all of them count the same, if they are told to count
+    "tp_rank": frozenset({"", "0"}),  # all of them count the same, if they are set to count
     "pp_rank": frozenset({"", "0"}),
     "priority": frozenset({""}),  # others are parts of it
 }

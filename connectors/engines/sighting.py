@@ -59,7 +59,7 @@ class Sighting:
     raw_medium: str | None
     """The spelling, where it is not simply the canonical name in capitals."""
     marks: frozenset[str] = frozenset()
-    """Keys of the map, of those that engines are told by."""
+    """Keys of the map, of those that engines are recognised by."""
 
 
 def is_map(raw: Raw) -> bool:

@@ -40,7 +40,7 @@ Value = TypeVar("Value")
 
 
 class ServersTelemetry(Protocol):
-    """Where it is told what happens."""
+    """Where it reports what happens."""
 
     def stream_event(self, source: Source, event: Event) -> None: ...
     def reports_refused(self, refused: Mapping[ReportRefusal, int]) -> None: ...
@@ -59,7 +59,7 @@ class Servers:
         telemetry: ServersTelemetry,
         taken: Callable[[str], bool],
     ) -> None:
-        """`taken` tells whether a replica id belongs to somebody else. Raises KeyUnusable."""
+        """`taken` says whether a replica id belongs to somebody else. Raises KeyUnusable."""
         self._settings = settings
         self._publisher = publisher
         self._positions = positions

@@ -51,7 +51,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class TopicTelemetry(Protocol):
-    """Where it is told what happens."""
+    """Where it reports what happens."""
 
     def reports_unreachable(self, topic: str, reason: str) -> None: ...
     def reports_read(self, topic: str, records: int) -> None: ...

@@ -62,7 +62,7 @@ class Linker:
         return state_of(self._key, PERSON)
 
     def links(self, told: Told, blocks: int, block_size: int, lora: str | None) -> bytes:
-        """Return a link for each block, packed as hashes are; NO_LINKS where the event does not tell them."""
+        """Return a link for each block, packed as hashes are; NO_LINKS where the event does not have them."""
         tokens, keys = told.tokens, told.keys
         if not blocks or not block_size or tokens is None or (keys is None and not told.in_map):
             return NO_LINKS

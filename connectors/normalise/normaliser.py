@@ -20,7 +20,7 @@ LOOK_EVERY = 1024
 """Of later batches, one in so many is, because an engine may be replaced by one of another version."""
 
 MAX_LOOK_BYTES = 128 << 10
-"""A longer batch is decoded event by event only when it is not well-formed: the next one tells as much."""
+"""A longer batch is decoded event by event only when it is not well-formed: the next one shows as much."""
 
 
 class Normaliser:
@@ -62,7 +62,7 @@ class Normaliser:
 
     @property
     def engine(self) -> str:
-        """Its name, or empty while nothing seen tells it."""
+        """Its name, or empty while nothing seen shows it."""
         return self._era.engine
 
     @property
@@ -77,7 +77,7 @@ class Normaliser:
 
     @property
     def one_copy(self) -> bool:
-        """Whether the engine knows at most one copy of each block, as far as it is told."""
+        """Whether the engine knows at most one copy of each block, as far as that is known."""
         return self._era.one_copy
 
     @property
@@ -171,7 +171,7 @@ class Normaliser:
         self._until_look -= batches
 
     def _look(self, payload: bytes) -> None:
-        """Let a batch tell of its engine."""
+        """Learn from a batch which engine it is of."""
         self._until_look = 0
         self.normalise(payload, seq=0, received_at=0.0)
 

@@ -17,7 +17,7 @@ size. In other stores ids and blocks need not agree, and nothing of ours rests o
 def tokens_in_last(blocks: int, block_size: int, ids: Raw | None) -> int:
     """Return how many tokens the last of a store's blocks holds: the rest of its ids if these do not fill it.
 
-    Where there are more or fewer ids, or none, they tell nothing of it, and it is taken for full.
+    Where there are more or fewer ids, or none, they say nothing of it, and it is taken for full.
     """
     rest = 0 if ids is None else array_length(ids) - (blocks - 1) * block_size
     return rest if 0 < rest < block_size else block_size

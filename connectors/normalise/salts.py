@@ -20,7 +20,7 @@ _LONG_TEXTS = frozenset({0xD9, 0xDA, 0xDB})
 
 
 def salt_name(label: Raw | None, keys: Raw | None, names: Pseudonyms, *, adapter: bool) -> str | None:
-    """Return the name of the salt that an event in map form tells, None where it tells none.
+    """Return the name of the salt in an event in map form, None where there is none.
 
     `label` is its `cache_salt`, `keys` its `extra_keys`; `adapter`: whether it names an adapter. Raises
     EventError for a label that is no text.

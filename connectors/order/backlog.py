@@ -68,7 +68,7 @@ class Backlog:
         size = len(message.payload) + MESSAGE_OVERHEAD_BYTES
         budget = self._budget
         full = self._bytes + size > budget.bound // SHARE or budget.used + size > budget.bound
-        # A single one always fits: it is what tells that something is missing.
+        # A single one always fits: it is what shows that something is missing.
         if full and self._entries:
             return False
         self._entries.append(_Entry(message, self.arrivals, size))

@@ -1,4 +1,4 @@
-"""Which sources are idle and have to be reported, so that the log tells idle from unreachable. No IO."""
+"""Which sources are idle and have to be reported, so that the log shows idle or unreachable. No IO."""
 
 from __future__ import annotations
 

@@ -136,21 +136,21 @@ class SourceLog:
             opened=opened,
         )
         self.position: SequencePosition | None = None
-        """The last batch taken; None before the first one of an incarnation."""
+        """The last batch taken; None before the first one of a session."""
         self.newest_at = float("-inf")
         """Engine time of the last batch taken, seconds since the epoch."""
         self._observe = observe
         self.rank = NO_RANK
-        """Data-parallel rank that batches of this incarnation said last; NO_RANK before one did."""
+        """Data-parallel rank that batches of this session said last; NO_RANK before one did."""
         self._remarks: list[str] = []
-        """Of this incarnation, as records have them."""
+        """Of this session, as records have them."""
         self.begun = False
-        """Whether the log has something of the present incarnation."""
+        """Whether the log has something of the present session."""
         if resume is not None and resume.incarnation:
             self.go_on(resume, now)
 
     def go_on(self, resume: StoredPosition, now: float) -> None:
-        """Go on where the log has ended, with an incarnation of somebody else's or behind it."""
+        """Go on where the log has ended, with a session of somebody else's or behind it."""
         self._begin_anew()
         if resume.closed:
             self.runs.incarnation = max(int(now * 1e6), resume.incarnation + 1)
@@ -161,7 +161,7 @@ class SourceLog:
                 self.position = SequencePosition(resume.seq, resume.fingerprint)
 
     def take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
-        """Take a batch that is ahead of the position, or the first one of an incarnation.
+        """Take a batch that is ahead of the position, or the first one of a session.
 
         The numbers between, if there are any, are lost for the reason `missing`. A payload that nobody can
         understand is a notice and nothing else, and no news if it was passed over before.
@@ -189,10 +189,10 @@ class SourceLog:
         missing: GapReason,
         reached: Reached | None = None,
     ) -> None:
-        """Take a batch that is understood and ahead of the position, or the first one of an incarnation.
+        """Take a batch that is understood and ahead of the position, or the first one of a session.
 
         The numbers between, if there are any, are lost for the reason `missing`. `skipped` of its events are
-        not in it; `reached` tells which of several publishers it is of.
+        not in it; `reached` says which of several publishers it is of.
         """
         self._take(batch, seq, 0, payload_bytes, skipped, batch.received_at, missing, reached)
 
@@ -224,7 +224,7 @@ class SourceLog:
     def take_scanned(
         self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
     ) -> None:
-        """Take the scanned batches `first` to `end` (exclusive), the next ones of this incarnation."""
+        """Take the scanned batches `first` to `end` (exclusive), the next ones of this session."""
         rows = scanned.rows
         position.advance_all(rows[SEQ][first:end], rows[FINGERPRINT][first:end])
         for rank in {*rows[RANK][first:end]}:
@@ -284,7 +284,7 @@ class SourceLog:
         self.rank = rank
 
     def remark(self, reason: Remark, about: str = "") -> None:
-        """Note what is odd about the stream; `about` has at most 64 characters."""
+        """Note what is unusual about the stream; `about` has at most 64 characters."""
         remark = f"{reason}:{about}" if about else reason
         if remark not in self._remarks and len(self._remarks) < MOST_REMARKS:
             self._remarks.append(remark)
@@ -295,7 +295,7 @@ class SourceLog:
         self.runs.duplicates += 1
 
     def end(self, reason: ClosedReason, now: float) -> None:
-        """End the incarnation, if the log has something of it; what comes next belongs to another one."""
+        """End the session, if the log has something of it; what comes next belongs to another one."""
         if self.begun:
             self.counts.restarts += reason == "restarted"
             self.notice(Closed(reason), now)
@@ -370,7 +370,7 @@ class SourceLog:
         return self.normaliser.normalise(message.payload, seq=message.seq, received_at=message.received_at)
 
     def doubt(self, position: SequencePosition, now: float) -> None:
-        """The next batch may be of another life than the last one taken: the engine no longer has that."""
+        """The next batch may be of another session than the last one taken: the engine no longer has that."""
         self.counts.gaps_by_reason["unconfirmed"] += 1
         self.notice(Gap(position.last, position.last, "unconfirmed"), now)
 

@@ -44,7 +44,7 @@ class Pacing:
             self._pause_seconds = 0.0
 
     def answered(self, *, progress: bool, waiting: bool) -> None:
-        """Note an answer; `waiting` tells whether live messages wait for more."""
+        """Note an answer; `waiting` says whether live messages wait for more."""
         self.unanswered = self._unanswered_live = 0
         self._fruitless = 0 if progress else self._fruitless + waiting
         self._pause(FRUITLESS.pause(self._fruitless))
@@ -57,7 +57,7 @@ class Pacing:
         self._pause(UNANSWERED.pause(0 if at_once else self.unanswered))
 
     def begin_anew(self) -> None:
-        """Another life of the engine: what the last one did not answer says nothing of it."""
+        """Another session of the engine: what the last one did not answer says nothing of it."""
         self.unanswered = self._unanswered_live = 0
         self._pause_seconds = 0.0
 

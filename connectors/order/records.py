@@ -22,7 +22,7 @@ _TIMES = struct.Struct(">xdxd")
 
 
 class PackedRecord(EventsRecord):
-    """A record whose batches are encoded already. The last one of a life is never packed."""
+    """A record whose batches are encoded already. The last one of a session is never packed."""
 
     batches: msgspec.Raw  # type: ignore[assignment] # what stands there is the encoding of the same
 
@@ -46,7 +46,7 @@ class Mention(NamedTuple):
     """Last sequence number in the record; None when it holds only notices."""
     fingerprint: int
     closed: bool
-    """Whether the incarnation ends with the record."""
+    """Whether the session ends with the record."""
     emitters: Mapping[str, tuple[int, int]] = NONE
     """As in the record."""
 

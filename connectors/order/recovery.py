@@ -1,9 +1,9 @@
 """Decide what a source lacks, what to ask its engine for, and in which order to take it. No IO.
 
 Live messages that cannot be taken yet wait in a backlog. An ask begins with the last batch taken, whose
-fingerprint tells whether the engine still lives the same life; so a gap, a restart, the start of a connector
-and the unseen end of an idle stream are one question. What an answer brings is merged with the backlog, in
-order.
+fingerprint shows whether the engine is still in the same session; so a gap, a restart, the start of a
+connector and the unseen end of an idle stream are one question. What an answer brings is merged with the
+backlog, in order.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Recovery:
         self._in_flight: RequestInFlight | None = None
         self._wanted = replay
         self._idly = False
-        # A stored position is one of the engine's present life only if the engine says so.
+        # A stored position is one of the engine's present session only if the engine says so.
         self._verified = log.position is None or not replay
         self._verified_arrivals = 0
         self._doubted = False
@@ -155,7 +155,7 @@ class Recovery:
         self.holding = bool(self._backlog) or not self._verified
 
     def silenced(self, now: float) -> None:
-        """End the incarnation of an engine that nothing is heard of; whatever comes begins another."""
+        """End the session of an engine that nothing is heard of; whatever comes begins another."""
         self._log.end("silent", now)
         self._begin_anew()
 
@@ -229,7 +229,7 @@ class Recovery:
                 return
             else:
                 if not self._verified and final:
-                    # Nobody will say of which life the stored position is.
+                    # Nobody will say of which session the stored position is.
                     self._verified = self._doubted = True
                 decision = decide(position, head.seq, head.fingerprint)
                 if isinstance(decision, Duplicate):
@@ -241,7 +241,7 @@ class Recovery:
                     self._leave_out("past_life")
                     continue
                 if isinstance(decision, Restart) and self._is_understood(head, arrival):
-                    # A life ends once everything of it is in the log, never because of a late message.
+                    # A session ends once everything of it is in the log, never because of a late message.
                     complete = below is None and self._in_flight is None
                     late = head.seq > 0 or log.is_past(head)
                     if not complete or (late and not final):
@@ -252,7 +252,7 @@ class Recovery:
                         return
                     continue
                 if not hopeless and log.is_past(head):
-                    # Of a life that was over before, and in some queue since; an ask tells if that is wrong.
+                    # Of a session that was over, and in a queue since; an ask shows if that is wrong.
                     backlog.pop()
                     self._leave_out("past_life")
                     self._wanted = self._left_out_since = True
@@ -292,18 +292,18 @@ class Recovery:
             self._take(message, now, missing=lost, replayed=True)
 
     def _take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
-        """Take a batch; where its life is in doubt, it has a notice before it, if only one of doubt."""
+        """Take a batch; where its session is in doubt, it has a notice before it, if only one of doubt."""
         position, self._doubted, doubted = self._log.position, False, self._doubted
         if doubted and position is not None and message.seq <= position.due:
             self._log.doubt(position, now)
         self._log.take(message, now, missing=missing, replayed=replayed)
 
     def _compare_lives(self, request: RequestInFlight, message: Message, now: float) -> None:
-        """See by what an answer begins with whether the engine still lives the life in the log."""
+        """See by what an answer begins with whether the engine is still in the session in the log."""
         position, backlog = self._log.position, self._backlog
         same = other = False
         # A queue may have held a live message until the log was far ahead of it. Where the engine's clock was
-        # set back, it tells nothing.
+        # set back, it says nothing.
         set_back = self._log.is_past(message)
 
         def is_late(waiting: Message) -> bool:
@@ -323,7 +323,7 @@ class Recovery:
         if other:
             self._another_life(request, now)
         elif not same and backlog.restart(position, backlog.arrivals, is_late) is not None:
-            # This answer may be of either life; the next one decides.
+            # This answer may be of either session; the next one decides.
             request.void = True
         if not request.void:
             # Who has gone on since it asked has heard the engine go on.
@@ -348,10 +348,10 @@ class Recovery:
             self._probe = True
 
     def _another_life(self, request: RequestInFlight, now: float) -> None:
-        """The engine is in another life than the log; ask for its beginning."""
+        """The engine is in another session than the log; ask for its beginning."""
         request.void = True
         if not self._let_past_go(self._backlog.arrivals):
-            # What waits is of the old life, or comes again with the replay of the new one.
+            # What waits is of the old session, or comes again with the replay of the new one.
             while self._backlog:
                 self._backlog.pop()
                 self._leave_out("backlog")

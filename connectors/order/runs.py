@@ -19,7 +19,7 @@ MAX_RUN_BYTES = 5 << 20
 """A run never grows beyond this by adding to it; with JSON's overhead it stays below the topic's 8 MB."""
 
 Reached = tuple[str, tuple[int, int]]
-"""Which of several publishers a batch is of, its life, and the number that it gave the batch."""
+"""Which of several publishers a batch is of, its session, and the number that it gave the batch."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -33,7 +33,7 @@ class _Encoded:
 
 
 class RunBuilder:
-    """The open run of one source; closed by size, by age, by a new incarnation or by a flush.
+    """The open run of one source; closed by size, by age, by a new session or by a flush.
 
     `record_bytes` and `linger_seconds` are those of `schemas.settings.Connector`. Times are seconds of one
     clock, the caller's.
@@ -48,7 +48,7 @@ class RunBuilder:
         linger_seconds: float,
         opened: Callable[[float], None] = lambda due_at: None,
     ) -> None:
-        """`opened` is told of each run that opens, and when it is due."""
+        """`opened` is called for each run that opens, and when it is due."""
         self.source = source
         """What records say of it is as of when they are closed."""
         self._hash_domain = hash_domain
@@ -133,7 +133,7 @@ class RunBuilder:
     ) -> None:
         """Append encoded batches, less than `room`; `fingerprint` is the last one's.
 
-        A run that opens with them and is due at `looked_at` is told to nobody: it is closed by then.
+        A run that opens with them and is due at `looked_at` is reported to nobody: it is closed by then.
         """
         self._append(_Encoded(len(seqs), data), len(data), now, looked_at)
         self._packed = True

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 RECENT_BATCHES = 256
-"""How far back a repeated batch is recognised; older numbers can only be those of a new life."""
+"""How far back a repeated batch is recognised; older numbers can only be those of a new session."""
 MAX_REPLAYED = 1 << 20
 """Replayed batches that are recognised when they come live, too; engines buffer 10,000 by default."""
 _FINGERPRINT_BYTES = 64
@@ -17,8 +17,8 @@ _FINGERPRINT_BYTES = 64
 def fingerprint_of(payload: bytes) -> int:
     """Return a 32-bit fingerprint of a batch, equal in every process.
 
-    It covers the length and the first 64 bytes: those hold the time of publication, which tells batches
-    of two lives with one number apart.
+    It covers the length and the first 64 bytes: those hold the time of publication, which distinguishes
+    batches of two sessions with one number.
     """
     return crc32(payload[:_FINGERPRINT_BYTES], len(payload))
 
@@ -43,7 +43,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The first batch that we see of a new life of the engine."""
+    """The first batch that we see of a new session of the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class StoredPosition:
     fingerprint: int = 0
     """Fingerprint of that batch."""
     closed: bool = False
-    """The incarnation was ended: what comes is another one."""
+    """The session was ended: what comes is another one."""
 
 
 Decision = New | Duplicate | Gap | Restart
@@ -68,7 +68,7 @@ RESTART = Restart()
 
 
 class SequencePosition:
-    """The last batch taken of one incarnation and the fingerprints of those that may come again."""
+    """The last batch taken of one session and the fingerprints of those that may come again."""
 
     __slots__ = ("_recent", "_replayed", "_replayed_first", "due", "fingerprint", "last")
 

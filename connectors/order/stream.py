@@ -45,7 +45,7 @@ class SourceStream:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
         `resume` is where the log ends for this source; `budget` is shared with other streams;
-        `opened` is told of each run that opens, and when `due` will close it. Batches that are put into
+        `opened` is called for each run that opens, and when `due` will close it. Batches that are put into
         `slot` count as taken; `due` has to be called when they are old enough, too.
         """
         self.source = source
@@ -75,7 +75,7 @@ class SourceStream:
 
     @property
     def position(self) -> SequencePosition | None:
-        """The last batch taken; None before the first one of an incarnation."""
+        """The last batch taken; None before the first one of a session."""
         self._take_gathered()
         return self._log.position
 
@@ -296,7 +296,7 @@ class SourceStream:
         return self._closed()
 
     def close(self, reason: ClosedReason) -> list[EventsRecord]:
-        """End the incarnation, if there is one, with a `Closed`; the next batch would begin another."""
+        """End the session, if there is one, with a `Closed`; the next batch would begin another."""
         self._take_gathered()
         self._log.end(reason, self._clock())
         return self._closed()

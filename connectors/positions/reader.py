@@ -179,7 +179,7 @@ class PositionReader:
         return {(each.position.replica, each.position.dp_rank): each for each in furthest if each is not None}
 
     async def topic_id(self) -> str:
-        """Return the id of the events topic, empty where brokers tell none. Raises PositionsUnreadable."""
+        """Return the id of the events topic, empty where brokers have none. Raises PositionsUnreadable."""
         name = self._events.name
         found = await _answered(name, topic_metadata(client_of(self._connected()), [name]))
         return found[name].id

@@ -17,14 +17,14 @@ class Absence:
     """What one source of answers says of who is there."""
 
     def __init__(self, doubted: Callable[[int, int], None]) -> None:
-        """`doubted` is told, once for each time, how many were known and how many are found."""
+        """`doubted` gets, once for each time, how many were known and how many are found."""
         self._doubted = doubted
         self._since: float | None = None
         self.pending = False
         """Whether the last answer was not believed."""
 
     def believed(self, known: int, found: int, now: float) -> bool:
-        """Take a proper answer; tell whether those who are missing in it are gone.
+        """Take a proper answer; return whether those who are missing in it are gone.
 
         `known` of them counted before it. `now` is seconds of any clock that goes forward.
         """

@@ -50,7 +50,7 @@ def _begun_aside(work: Callable[[], Result]) -> Future[Result]:
 
 
 def start_aside(work: Callable[[], None]) -> None:
-    """Run `work`, which tells itself what comes of it, in such a thread."""
+    """Run `work`, which reports by itself what comes of it, in such a thread."""
     threading.Thread(target=work, name=_THREAD_NAME, daemon=True).start()
 
 

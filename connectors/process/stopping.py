@@ -13,7 +13,7 @@ SOON_SECONDS = 2.5
 
 
 class Stop(asyncio.Event):
-    """Set when the process is to end; `within` tells in what time."""
+    """Set when the process is to end; `within` is the time it has."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Wait for what others have to start, make or allow: told at once, and then once a minute."""
+"""Wait for what others have to start, make or allow: said at once, and then once a minute."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ANSWER_SECONDS = 20.0
 
 
 class GrowthTelemetry(Protocol):
-    """Where it is told what happens."""
+    """Where it reports what happens."""
 
     def log_grew(self, topic: str, known: int, now: int, message: str) -> None: ...
 

@@ -49,7 +49,7 @@ RETRY = Backoff(first=RETRY_SECONDS, longest=10.0)
 
 
 class PublisherTelemetry(GrowthTelemetry, Protocol):
-    """Where the publisher tells what happens."""
+    """Where the publisher reports what happens."""
 
     def broker_unreachable(self, bootstrap_servers: str, reason: str) -> None: ...
     def published(self, records: int, size: int) -> None: ...
@@ -75,7 +75,7 @@ class Publisher:
 
     aiokafka itself repeats a batch with its sequence numbers until the broker has it, so a broker that is
     away costs neither loss nor repetition. Only where a producer itself breaks down is the batch sent anew
-    by another one, and may then be in the log twice: readers tell by (incarnation, seq).
+    by another one, and may then be in the log twice: readers see by (incarnation, seq).
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What the connector tells its operators: logs and metrics."""
+"""What the connector reports to its operators: logs and metrics."""

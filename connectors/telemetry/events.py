@@ -1,4 +1,4 @@
-"""What the connector tells its operators: each event is one call that logs and counts."""
+"""What the connector reports to its operators: each event is one call that logs and counts."""
 
 from __future__ import annotations
 

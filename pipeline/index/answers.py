@@ -125,7 +125,7 @@ class SourceState(msgspec.Struct):
     tenant: str
     """From the replica's configuration."""
     engine: str
-    """Name of the engine; empty while nothing seen tells it."""
+    """Name of the engine; empty while nothing seen shows it."""
     trust: Trust
     """How completely the stream is known."""
     event_age_seconds: float | None

@@ -50,7 +50,7 @@ SECOND_FACTOR = 0x94D049BB133111EB
 
 _WORD = (1 << 64) - 1
 _KEYS_AS_TOLD = (0, 30, 0)
-"""A version of vLLM that hashes keys in the form in which all of them tell keys in events."""
+"""A version of vLLM that hashes keys in the form in which all of them write keys in events."""
 _PLAIN = Request()
 
 
@@ -97,7 +97,7 @@ class Content:
     def words(self, tokens: Sequence[int], request: Request = _PLAIN) -> list[int]:
         """Return the content hash of each full block. Raises NotComputable.
 
-        Adapter, salt and items of the request count as vLLM 0.19 and later tell them in events.
+        Adapter, salt and items of the request count as vLLM 0.19 and later write them in events.
         """
         own: Sequence[int] = tokens.tolist() if hasattr(tokens, "tolist") else tokens
         lora = "" if request.lora is None else request.lora.name

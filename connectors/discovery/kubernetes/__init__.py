@@ -1,1 +1,1 @@
-"""Pods of a Kubernetes cluster as replicas: found by their labels, followed from life to life."""
+"""Pods of a Kubernetes cluster as replicas: found by their labels, followed from session to session."""

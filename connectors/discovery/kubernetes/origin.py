@@ -29,20 +29,20 @@ BEGIN_SECONDS = 10.0
 
 
 class PodTelemetry(PodWatchTelemetry, AskingTelemetry, Protocol):
-    """Where pods tell what becomes of them."""
+    """Where what becomes of pods is reported."""
 
     def pod_refused(self, replica: str, reason: PodRefusal, text: str) -> None: ...
 
 
 class PodOrigin:
-    """The replicas of a `[[discovery.kubernetes]]`: a replica is a pod name, a life of it a UID."""
+    """The replicas of a `[[discovery.kubernetes]]`: a replica is a pod name, a session of it a UID."""
 
     sharded = True
 
     def __init__(
         self, number: int, entry: Kubernetes, owns: Callable[[str], bool], telemetry: PodTelemetry
     ) -> None:
-        """`number` counts the entries of the settings, from 0; `owns` tells whose engines to ask."""
+        """`number` counts the entries of the settings, from 0; `owns` says whose engines to ask."""
         self.name = f"discovery.kubernetes[{number}]"
         self.sources: list[Source] = []
         self._entry = entry
@@ -98,7 +98,7 @@ class PodOrigin:
                 await asyncio.sleep(AGAIN.longest)
 
     def _refresh(self) -> bool:
-        """Make the sources anew; tell whether they are others than before."""
+        """Make the sources again; return whether they changed."""
         pods = self._admitted(pod for watch in self._watches or () for pod in watch.pods)
         engines = {pod.key: self._engine(pod) for pod in pods}
         answers = self._descriptions.ask(engine for engine in engines.values() if engine is not None)

@@ -50,7 +50,7 @@ class PodWatch:
         return self._set.pods
 
     async def list_once(self) -> None:
-        """List the pods, if the server lets us; a failure is told."""
+        """List the pods, if the server lets us; a failure is reported."""
         try:
             async with connected(self._entry) as api:
                 await self._list(api)

@@ -22,7 +22,7 @@ class Preset:
     http_port_label: str = ""
     metrics_port_label: str = ""
     role_labels: tuple[str, ...] = ()
-    """The first of them that a pod has tells its role."""
+    """The first of them that a pod has names its role."""
 
 
 _LLMD_ROLE = "llm-d.ai/role"

@@ -1,4 +1,19 @@
-"""Which changes count when: in event time, as far as all partitions of the events topic are known."""
+"""Which changes count when: in event time, as far as all partitions of the events topic are known.
+
+1. Each record says up to which time of the log its partition of the events topic is read (`read_to`); an
+   idle partition says it with every checkpoint, of the time of the checkpoint before. The least of all
+   partitions is how far the fleet is read; with a partition that never said it, nothing counts yet.
+2. Event time then is that, plus the difference of clocks (`clock_offset`: event time minus time of receipt,
+   no more than 0): the greatest of what partitions said that had changes within the 60 s before, or else
+   what the next one with changes says. So engines whose events are all hours old are ordered like others.
+3. A change counts as of its event time; that of a source that receives KV (`receives`) as of 2 s later.
+4. It counts once that time is `fleet.order_seconds` behind event time, in the order of time, of equal ones
+   those of the source whose name is less first. Times of a pool that go back count as the latest before; a
+   source's next session, and its next record, count no earlier than the one before. As the end of a session
+   counts at the end of its last window, fills of the next one may wait up to 10 s longer.
+5. What comes later than that counts at once, and no more than `fleet.max_waiting` changes wait in a shard:
+   then the earliest count.
+"""
 
 from __future__ import annotations
 

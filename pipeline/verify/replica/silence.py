@@ -1,15 +1,16 @@
 """Which sources of a partition are forgotten (docs/exactness.md#forgotten-sources).
 
-Each partition of the events topic has a clock of its own for this. From one record of a source to the next it
-advances by the time between the receipt of their last batches, by 60 seconds at most, counted from its value
-at the first of them; it never goes back. A time of receipt before the latest one of its source counts as that
-latest one, so a wrong clock of a connector moves it by 60 seconds at most for each source. A source is
-forgotten with the first record of another one at which the clock is `worker.forget_seconds` past its value at
-the source's own last record.
+Each partition of the events topic has a clock of its own for this. From one record of a source to the next
+it advances by the time between the receipt of their last batches, by 60 seconds at most, counted from its
+value at the first of them; it never goes back. A time of receipt before the latest one of its source counts
+as that latest one, so a wrong clock of a connector moves it by 60 seconds at most for each source. A source
+is forgotten with the first record of another one at which the clock is `worker.forget_seconds` past its
+value at the source's own last record.
 
-Where the log has lost its beginning, nobody knows what the clock of the partition showed there. A silence may
-then be longer by one step: one of those that the source's last record lies within, as of steps that overlap
-only one counts. So within LEEWAY of when a source is due, the tables show with which record it is forgotten.
+Where the log has lost its beginning, nobody knows what the clock of the partition showed there. A silence
+may then be longer by one step: one of those that the source's last record lies within, as of steps that
+overlap only one counts. So within LEEWAY of when a source is due, the tables show with which record it is
+forgotten.
 """
 
 from __future__ import annotations

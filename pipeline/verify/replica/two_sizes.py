@@ -1,23 +1,24 @@
 """A pool that is announced at two granularities, whose figures docs/exactness.md#two-granularities explains.
 
-- A group becomes hybrid at the store that gives it a fine size: a size that is announced several blocks at a
-  time, that the engine never removed, and of which a larger announced size is a multiple. Only a store that is
-  the first of its size, or the first of several blocks of it, can do so, and only for sizes that are its own or
-  that its own is a multiple of. *Fine* is the smallest of these, *coarse* the smallest multiple of it that was
-  ever announced; any other size counts as coarse from then on. Blocks held before stay, coarse ones with their
-  copies. The first 256 stores before count for the pairing, if nothing was removed before; all pools of the
-  source together remember stores of 16,384 blocks.
+- A group becomes hybrid at the store that gives it a fine size: a size that is announced several blocks at
+  a time, that the engine never removed, and of which a larger announced size is a multiple. Only a store
+  that is the first of its size, or the first of several blocks of it, can do so, and only for sizes that
+  are its own or that its own is a multiple of. *Fine* is the smallest of these, *coarse* the smallest
+  multiple of it that was ever announced; any other size counts as coarse from then on. Blocks held before
+  stay, coarse ones with their copies. The first 256 stores before count for the pairing, if nothing was
+  removed before; all pools of the source together remember stores of 16,384 blocks.
 - With a record marked `one_copy`, no group becomes hybrid; a group that is hybrid stays so.
-- A fine block follows the one before it in its event; the first one follows the event's parent. Its depth is
-  its position in the sequence, counted from 1 for a block without parent, as found when a pairing first looks
-  it up.
+- A fine block follows the one before it in its event; the first one follows the event's parent. Its depth
+  is its position in the sequence, counted from 1 for a block without parent, as found when a pairing first
+  looks it up.
 - After each batch, coarse stores not paired yet are tried, oldest first. If all blocks have hashes of fine
-  blocks themselves, or were paired before, those pairs count. Otherwise fine stores are tried, the nearest in
-  the stream first (of two, the later): their last block that nothing covers, whose depth is a multiple of the
-  ratio of sizes, and from which as many fine blocks as the coarse store holds lead back to the start of the
-  sequence (no coarse parent) or to the last fine block of the coarse parent's pairing, where that is known.
-- Tokens that turn out to be counted twice are taken off `stored_tokens` of the open window, and of later ones
-  while it would fall below 0.
+  blocks themselves, or were paired before, those pairs count. Otherwise fine stores are tried, the nearest
+  in the stream first (of two, the later): their last block that nothing covers, whose depth is a multiple
+  of the ratio of sizes, and from which as many fine blocks as the coarse store holds lead back to the start
+  of the sequence (no coarse parent) or to the last fine block of the coarse parent's pairing, where that is
+  known.
+- Tokens that turn out to be counted twice are taken off `stored_tokens` of the open window, and of later
+  ones while it would fall below 0.
 - At the end of a window, fine blocks past their age limit do not count. `expired_blocks` counts them in the
   next window in which anything comes.
 """

@@ -194,7 +194,7 @@ NotJudged = Literal[
 OtlpOutcome = Literal[
     "accepted",  # the receiver took all figures
     "in_part",  # it said that it rejected some of them
-    "refused",  # it answered with an error, or told to look elsewhere
+    "refused",  # it answered with an error, or redirected
     "unreachable",  # nobody answered, or the connection broke
     "slow",  # it did not answer in time
     "no_figures",  # ClickHouse did not answer for them

@@ -306,7 +306,7 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     """Of these, tokens that had been here and were evicted within the horizon: with more cache here they
     would not have come twice."""
     generated_blocks: int
-    """Decoding completed it, as far as the stream tells: no request looked it up."""
+    """Decoding completed it, as far as the stream shows: no request looked it up."""
     generated_tokens: int
     """Tokens in `generated_blocks`."""
     peer_blocks: int
