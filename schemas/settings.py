@@ -44,21 +44,18 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     """Where the log is, and how kvlens writes records."""
 
     compression: Literal["none", "zstd"] = "zstd"
-    """Compression of records: `none`, or `zstd`, with gzip for figures and choices, which every client reads.
-    Checkpoints have none: brokers that compact them would do it again."""
+    """Compression of records: `none`, or `zstd`, with gzip for figures and choices. Checkpoints have
+    none."""
     record_format: Literal["msgpack", "json"] = "msgpack"
-    """Encoding of events, residency and choices; readers see it in the `content-type` header. JSON is for
-    those that cannot read MessagePack: it takes more bytes, and more of the workers' time."""
+    """Encoding of events, residency and choices. JSON takes more bytes, and more of the workers' time."""
     schema_registry_url: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
-    """Registry with Confluent's API. What is JSON has its schema there, and begins with its id: figures,
-    and with `record_format = "json"` events, residency and choices. `ssl_cafile` holds for it as well."""
+    """Registry with Confluent's API, for what is written as JSON; `ssl_cafile` holds for it as well."""
     schema_registry_username: str = ""
     """Of the registry's basic authentication, if it wants one."""
     schema_registry_password_file: str = ""
     """File with its password; read when a process starts."""
     figures: bool = True
-    """Write the rows of replicas to `figures.v1` as well, for readers without ClickHouse; false: nothing is
-    written there, and `kvlens verify` leaves it out."""
+    """Write the rows of replicas to `figures.v1` as well, for readers without ClickHouse."""
     topic_prefix: str = "kvlens"
     """Beginning of every topic name, before a dot."""
     replication_factor: Annotated[int, Meta(ge=1)] = 1
@@ -73,8 +70,8 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the tables are."""
 
     url: Annotated[str, Meta(pattern="^https?://|^$")] = "http://127.0.0.1:8123"
-    """HTTP interface of the server, without a login; the port is 8123 unless it has one, with https 8443.
-    Empty: workers write no tables, and give figures to Kafka and `/fleet/metrics` alone."""
+    """HTTP interface of the server, without a login; port 8123 unless it has one, with https 8443. Empty:
+    workers write no tables, and give figures to Kafka and `/fleet/metrics` alone."""
     database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
     """Database of all kvlens tables; `kvlens migrate` creates it."""
     username: str = "default"
@@ -111,8 +108,8 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     send_timeout_seconds: Seconds = 120.0
     """Longest time for one produce call. The connector repeats it, in order, until Kafka acknowledges it."""
     drain_seconds: Seconds = 3.0
-    """Time that a graceful stop may take to publish what was received; closing takes a second more. SIGINT,
-    `up` and `demo` give it less: they end within 3 s."""
+    """Time that a graceful stop may take to publish what was received; SIGINT, `up` and `demo` give it
+    less."""
     scrape_seconds: Seconds = 5.0
     """Interval between two readings of an engine's own /metrics."""
     metrics_host: Name = "127.0.0.1"
@@ -127,11 +124,11 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """File with the key of these hashes, of session ids and salts, 16 bytes or more; another key gives other
     hashes."""
     content_hashes: bool = False
-    """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare. Set the
-    same for all connectors of a fleet; a source switches with its next engine session."""
+    """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare; the same
+    for all connectors of a fleet."""
     content_key_file: str = ""
-    """File with the key of these hashes, 16 bytes or more, the same for the whole fleet. Without one, whoever
-    reads the topics and guesses the text of a block can confirm that it was served."""
+    """File with the key of these hashes, 16 bytes or more, the same for the whole fleet; without one,
+    readers of the topics can confirm guesses of a block's text."""
     silent_seconds: Seconds = 300.0
     """A source neither connected nor heard for this long is closed: its blocks leave the fleet."""
     tail_seconds: Seconds = 10.0
@@ -150,17 +147,15 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: Literal["both", "replica", "fleet"] = "both"
     """Which agents run in the process; run them apart to scale them apart."""
     checkpoint_seconds: Seconds = 1.0
-    """Interval of writing tables and committing state; it decides how fresh the tables are. It is up to four
-    times as long where much is written: more than an eighth of a core's time, or half of the interval; and
-    eight times while records are read that have been in Kafka for 30 s."""
+    """Interval of writing tables and committing state: how fresh the tables are. Up to four times as long
+    where much is written, eight times while the worker catches up."""
     state_directory: str = ""
     """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
     """Media that an AllBlocksCleared without a medium empties; SGLang's empties all, whatever this says."""
     reannounced: Literal["auto", "off"] = "auto"
-    """`auto`: stores of beginnings that are resident (`kv_cache_report_mode=full`) do not count again, until
-    removals prove that they were copies. `off`, where prompts are computed again (`prompt_logprobs`) and
-    nothing asks for full reports: they are copies."""
+    """`auto`: stores of beginnings that are resident (`kv_cache_report_mode=full`) do not count again,
+    until removals prove that they were copies. `off`: they are copies, as with `prompt_logprobs`."""
     fine_block_age_seconds: Seconds = 3600.0
     """Age at which the worker drops fine-grained blocks that no event will ever remove."""
     max_clock_ahead_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 5.0
@@ -173,15 +168,15 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_blocks: Annotated[int, Meta(ge=1, le=1 << 30)] = 20_000_000
     """Resident blocks of one source; stores of batches that may exceed it are left out."""
     max_itemised_blocks: Annotated[int, Meta(ge=1, le=1 << 24)] = 400_000
-    """Blocks of one source kept one by one: of hybrid groups, and copies that differ in block size; and as
+    """Blocks of one source kept one by one: of hybrid groups, copies that differ in block size, and as
     many of which the bytes are known."""
     forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
     """A source without any record for this long, while others have some, is forgotten; its blocks leave."""
     idle_carry_seconds: Seconds = 3600.0
     """How long a source without any batch gets its occupancy rows carried forward."""
     rollup_seconds: Seconds = 15.0
-    """Interval of computing the minute and hour tables again, where their input changed. It is four times as
-    long while records are read that have been in Kafka for 30 s."""
+    """Interval of computing minutes and hours again, where their input changed; four times as long while
+    the worker catches up."""
     stop_seconds: Seconds = 2.5
     """Time that a graceful stop may take to save and to compute minutes, by SIGINT 2.5 s at most; the next
     start does what is left."""
@@ -263,8 +258,8 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str = ""
     """ZMQ subscription prefix; empty takes every topic."""
     shared_sequence: bool = False
-    """The publisher speaks for several emitters, each under a topic, and numbers all messages together. Then
-    `topic` is the whole topic of this one, and other replicas may have the same endpoint."""
+    """The publisher speaks for several emitters, each under a topic, and numbers all messages together:
+    `topic` is then the whole topic of this one."""
     role: Role = ""
     """`decode` or `both`: it receives KV that others computed; `prefill`: it does not; empty: the engine's
     counters show it."""
@@ -399,8 +394,8 @@ class Otlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fleet's figures for OpenTelemetry. Experimental: names follow its conventions, which are drafts."""
 
     endpoint: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
-    """Whole URL that `kvlens serve`, and workers without ClickHouse, post figures to, such as
-    `http://127.0.0.1:4318/v1/metrics`; empty: they post none. It has no login (docs/metrics.md)."""
+    """Whole URL that figures are posted to, such as `http://127.0.0.1:4318/v1/metrics`; empty: none. It
+    has no login (docs/metrics.md)."""
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -413,8 +408,8 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
     """Callers send it as a bearer token: at least 16 characters, better in a file. Empty: none."""
     share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
-    """Share of the partitions of the events that it follows: `i/n`, with i from 0 to n - 1, of n indexes. A
-    replica is in one partition, so each index knows other replicas."""
+    """Share of the partitions of the events that it follows: `i/n`, with i from 0 to n - 1. A replica is
+    in one partition, so each index knows other replicas."""
     choices: bool = False
     """Take routers' choices by `POST /choices` and write them to Kafka; off, an index writes nothing."""
 
@@ -425,8 +420,8 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: str = ""
     """Models of the servers, with commas; what they report of other models is counted and left out."""
     topic: str = ""
-    """Kafka topic that the servers write to, in the Kafka of `[lmcache_kafka]` if that section says anything;
-    empty: none is read."""
+    """Kafka topic that the servers write to, in the Kafka of `[lmcache_kafka]`, or of `[kafka]` where that says
+    nothing; empty: none is read."""
     group: Name = "kvlens.lmcache"
     """Consumer group in which the connector keeps how far it has read that topic."""
     host: Name = "127.0.0.1"
@@ -437,14 +432,14 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Servers have to send it, as bearer token or as the password in their coordinator's URL: at least 16
     characters, better in a file. Empty: none."""
     salt_key_file: str = ""
-    """File with the key, 16 bytes or more, of the hashes that stand for cache salts; without it objects under
-    a salt are left out and counted."""
+    """File with the key, 16 bytes or more, of hashes of cache salts; without it objects under a salt are
+    left out and counted."""
     l2_prefetch_policy: Literal["default", "retain"] = "default"
-    """As the servers have it. With `default`, what they load from storage is in their memory only until a
-    request has it, so it is left out of what memory holds, gets and evicts."""
+    """As the servers have it. With `default`, what they load from storage is left out of what memory
+    holds, gets and evicts."""
     silent_seconds: Seconds = 3600.0
-    """What a server has, in memory and in storage of its own, is taken to be gone when nothing was heard of
-    it for this long, or for 600 s if it made up its id; an idle one is heard by heartbeats that come here."""
+    """What a server has is taken to be gone when nothing was heard of it for this long, or for 600 s if
+    it made up its id; heartbeats that come here count."""
     tenant: Name = "default"
     """Goes into every record; part of the hash domain. Servers that hash chunks in another way need another
     tenant."""

@@ -57,7 +57,7 @@ window; trust, connection, lag and drift are the worst. `version` is the time of
 microseconds since the epoch.
 
 **Unless a table says otherwise** it is sorted by `toStartOfHour(window)` and then its key, and partitioned by
-`toYYYYMMDD(window)`."""
+`toYYYYMMDD(window)`; a column is an `UInt64`."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
@@ -122,6 +122,7 @@ USUAL = {
     "partition": "toYYYYMMDD(window)",
     "engine": "ReplacingMergeTree(version)",
     "kept": "7 days",
+    "type": "UInt64",
 }
 """What the introduction says of tables, so that a table need not."""
 
@@ -272,12 +273,16 @@ def _columns(columns: dict[str, str], name: str, shared: frozenset[Column]) -> l
     described = _described(columns, name)
     named = ", ".join(code(column[0]) for column in described if column in shared)
     own = [
-        (code(column), code(kind), meaning)
+        (code(column), _shown(kind), meaning)
         for column, kind, meaning in described
         if (column, kind, meaning) not in shared
     ]
     blocks = [table(HEAD, own)] if own else []
     return [*blocks, f"Also {named}."] if named else blocks
+
+
+def _shown(kind: str) -> str:
+    return "" if kind == USUAL["type"] else code(kind)
 
 
 def column_meanings(name: str) -> dict[str, str]:
