@@ -420,8 +420,8 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: str = ""
     """Models of the servers, with commas; what they report of other models is counted and left out."""
     topic: str = ""
-    """Kafka topic that the servers write to, in the Kafka of `[lmcache_kafka]`, or of `[kafka]` where that says
-    nothing; empty: none is read."""
+    """Kafka topic that the servers write to, in the Kafka of `[lmcache_kafka]`, or of `[kafka]` where that
+    says nothing; empty: none is read."""
     group: Name = "kvlens.lmcache"
     """Consumer group in which the connector keeps how far it has read that topic."""
     host: Name = "127.0.0.1"
