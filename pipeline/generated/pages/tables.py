@@ -161,14 +161,14 @@ def tables_page() -> bytes:
         TIMES,
         TRUST,
         BEGINNING.format(names=names),
+        f"**Tables**: {', '.join(f'[{code(name)}](#{name})' for name in _documented(tables))}.",
         "## Columns of many tables",
         table(HEAD, ((code(column), code(kind), meaning) for column, kind, meaning in sorted(shared))),
     ]
-    for definition in tables.values():
-        if not ROLLUP.fullmatch(definition.name) and definition.name not in INTERNAL:
-            blocks += [f"## {definition.name}", _about(definition)]
-            blocks += _columns(definition.columns, definition.name, shared)
-            blocks += _rollups(definition, tables, shared)
+    for name, definition in _documented(tables).items():
+        blocks += [f"## {name}", _about(definition)]
+        blocks += _columns(definition.columns, name, shared)
+        blocks += _rollups(definition, tables, shared)
     blocks += ["## Views", ARGUMENTS, _views(views)]
     blocks += ["## Tables of kvlens itself", OF_KVLENS, _internal(tables, shared)]
     return page("Tables", "`schemas/rows.py` and `schemas/clickhouse/`", *blocks)
@@ -193,6 +193,13 @@ def _shared(tables: dict[str, Table]) -> frozenset[Column]:
         if count >= COMMON:
             commonest.setdefault(column[0], column)
     return frozenset(commonest.values()) | {windows}
+
+
+def _documented(tables: dict[str, Table]) -> dict[str, Table]:
+    """Return the tables that have a section."""
+    return {
+        name: found for name, found in tables.items() if not ROLLUP.fullmatch(name) and name not in INTERNAL
+    }
 
 
 def _internal(tables: dict[str, Table], shared: frozenset[Column]) -> str:
