@@ -143,9 +143,12 @@ def store(
     running.kill()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def store_client(store: EmbeddedStore) -> Iterator[Client]:
-    """An ordinary clickhouse-connect client (no session, so it may be used from several threads)."""
+    """An ordinary clickhouse-connect client (no session, so it may be used from several threads).
+
+    One for all tests: a new one asks the store for its settings first, which takes as long as many queries.
+    """
     client = clickhouse_connect.get_client(dsn=store.url, autogenerate_session_id=False)
     yield client
     client.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 
 import clickhouse_connect
+from clickhouse_connect.driver.client import Client
 
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import Served, at, migrated
@@ -29,14 +31,15 @@ class EmptyTables:
                 self._empty(database.made)
             yield at(self._store, database.made)
 
+    @cached_property
+    def _client(self) -> Client:
+        return clickhouse_connect.get_client(dsn=self._store.url, autogenerate_session_id=False)
+
     def _empty(self, database: str) -> None:
-        client = clickhouse_connect.get_client(
-            dsn=self._store.url, database=database, autogenerate_session_id=False
-        )
-        found = client.query(
-            "SELECT name FROM system.tables WHERE database = currentDatabase() AND total_rows > 0"
+        found = self._client.query(
+            "SELECT name FROM system.tables WHERE database = {database:String} AND total_rows > 0",
+            parameters={"database": database},
         )
         for (name,) in found.result_rows:
             if name != KEPT:
-                client.command(f"TRUNCATE TABLE `{name}` SYNC")
-        client.close()
+                self._client.command(f"TRUNCATE TABLE {database}.`{name}` SYNC")

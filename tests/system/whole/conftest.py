@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import clickhouse_connect
 import pytest
 import zmq
 from aiokafka import TopicPartition
+from clickhouse_connect.driver.client import Client
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import catalogue, topic_name
@@ -117,23 +119,18 @@ class Pipeline:
             ends = await consumer.end_offsets(places)
             return sum([ends[place] - (await consumer.committed(place) or 0) for place in places])
 
+    @cached_property
+    def client(self) -> Client:
+        """Kept, because a new one asks for all settings of the store first."""
+        return clickhouse_connect.get_client(dsn=self.settings.clickhouse.url, autogenerate_session_id=False)
+
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         """Rows of a statement in which `{}` stands for the database."""
-        client = clickhouse_connect.get_client(
-            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
-        )
-        rows = [tuple(row) for row in client.query(statement.format(self.database)).result_rows]
-        client.close()
-        return rows
+        return [tuple(row) for row in self.client.query(statement.format(self.database)).result_rows]
 
     def dicts(self, statement: str) -> list[dict[str, Any]]:
         """The same by column name."""
-        client = clickhouse_connect.get_client(
-            dsn=self.settings.clickhouse.url, autogenerate_session_id=False
-        )
-        rows = list(client.query(statement.format(self.database)).named_results())
-        client.close()
-        return rows
+        return list(self.client.query(statement.format(self.database)).named_results())
 
     def latest_occupancy(self) -> dict[tuple[str, str, int], tuple[int, int, int, str]]:
         """(replica, medium, group) to entries, blocks, tokens and trust at each replica's last window."""
@@ -244,6 +241,7 @@ def _pipeline(
         for process in pipeline.processes:
             process.close()
         context.destroy(0)
+        pipeline.client.close()
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,14 @@ import urllib.request
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import clickhouse_connect
 import pytest
 from aiokafka.conn import create_conn
 from aiokafka.errors import SaslAuthenticationFailed
+from clickhouse_connect.driver.client import Client
 
 from connectors.kafka.security import client_options
 from pipeline.generated.topics_file import load_topics
@@ -155,9 +157,13 @@ class Cluster:
         """Run a command to its end and return its exit code and all it said."""
         return self.start(user, *arguments).ended()
 
+    @cached_property
+    def client(self) -> Client:
+        """Kept, because a new one asks for all settings of the store first."""
+        return clickhouse_connect.get_client(dsn=self.store, autogenerate_session_id=False)
+
     def rows(self, table: str) -> int:
-        with clickhouse_connect.get_client(dsn=self.store, autogenerate_session_id=False) as client:
-            return int(str(client.command(f"SELECT count() FROM {self.database}.{table}")))
+        return int(str(self.client.command(f"SELECT count() FROM {self.database}.{table}")))
 
     def wait_rows(self, table: str, count: int, seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
@@ -218,6 +224,7 @@ def secured_cluster(
             part.process.kill()
             part.process.wait()
         broker.kill()
+        cluster.client.close()
 
 
 def events_become_rows(cluster: Cluster, life: int) -> list[Part]:
