@@ -7,9 +7,11 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
+from functools import cache
 from typing import Any, Protocol
 
 import clickhouse_connect
+from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.query import QueryResult
 
 from pipeline.clickhouse import migrations
@@ -187,15 +189,16 @@ def migrated(store: Served) -> Settings:
     return settings
 
 
-def write_rows(settings: Settings, rows: list[Row]) -> None:
-    """Insert the rows and recompute the rollups behind them."""
+def write_rows(settings: Settings, rows: list[Row], *, rolled_up: bool = True) -> None:
+    """Insert the rows; recompute the rollups behind them, unless nobody reads minutes and hours."""
 
     async def write() -> None:
         tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
         minutes = await rollups.announce(rows)
         await tables.insert(rows)
         rollups.written(minutes)
-        await rollups.run_once()
+        if rolled_up:
+            await rollups.run_once()
         tables.close()
 
     # In a thread, because the browser's driver keeps a loop running in this one.
@@ -205,14 +208,8 @@ def write_rows(settings: Settings, rows: list[Row]) -> None:
 
 def runner(store: Served, settings: Settings, **reading: Any) -> RunSql:
     """`reading`: settings of every query."""
-    client = clickhouse_connect.get_client(
-        dsn=store.url,
-        username=settings.clickhouse.username,
-        password=settings.clickhouse.password,
-        database=settings.clickhouse.database,
-        autogenerate_session_id=False,
-        settings=reading,
-    )
+    user = settings.clickhouse
+    client = _client(store.url, user.username, user.password, user.database, tuple(sorted(reading.items())))
 
     def run(owner: str, sql: str, **chosen: Any) -> QueryResult:
         values = {
@@ -227,6 +224,19 @@ def runner(store: Served, settings: Settings, **reading: Any) -> RunSql:
         return client.query(sql, parameters={name: values[name] for name in used_parameters(owner, sql)})
 
     return run
+
+
+@cache
+def _client(url: str, username: str, password: str, database: str, reading: tuple[Any, ...]) -> Client:
+    """A client that is kept: a new one asks the store for its settings first."""
+    return clickhouse_connect.get_client(
+        dsn=url,
+        username=username,
+        password=password,
+        database=database,
+        autogenerate_session_id=False,
+        settings=dict(reading),
+    )
 
 
 def remembering(run: RunSql) -> RunSql:

@@ -58,6 +58,12 @@ def ordinary(empty_tables: EmptyTables) -> Iterator[Client]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def advice(ordinary: Client) -> Advice:
+    """What they say, asked once."""
+    return read(ordinary)
+
+
 def without_rates(rows: list[Row]) -> list[Row]:
     """Rows of engines and settings that do not tell how long prefill takes."""
     return [
@@ -90,8 +96,8 @@ def test_nothing_is_said_of_empty_tables(empty_tables: EmptyTables) -> None:
     assert list(as_text(advice)) == [NOTHING_YET]
 
 
-def test_the_answer_is_that_of_the_rows(ordinary: Client) -> None:
-    answer = read(ordinary).answer
+def test_the_answer_is_that_of_the_rows(advice: Advice) -> None:
+    answer = advice.answer
     assert [line.title for line in answer] == ["Prefill you could avoid", "Hit rate", "Biggest lever", "Data"]
     avoidable, hits, lever, data = answer
     assert (avoidable.figure, avoidable.value) == ("90 %", AVOIDABLE / FILLED)
@@ -152,8 +158,8 @@ def test_at_most_seven_and_only_of_the_models_chosen(empty_tables: EmptyTables) 
     assert [finding.place for finding in one.findings] == list(range(1, len(one.findings) + 1))
 
 
-def test_a_finding_on_incomplete_data_says_so(ordinary: Client) -> None:
-    findings = {finding.kind: finding for finding in read(ordinary).findings}
+def test_a_finding_on_incomplete_data_says_so(advice: Advice) -> None:
+    findings = {finding.kind: finding for finding in advice.findings}
     assert findings.keys() == {"routing", "capacity", "hashes", "streams"}
     assert findings["routing"].caveat == "rests on incomplete data: 1 of 2 replicas"
     assert findings["capacity"].at_least_per_hour == EVICTED
@@ -161,13 +167,12 @@ def test_a_finding_on_incomplete_data_says_so(ordinary: Client) -> None:
     assert findings["hashes"].replicas == ["b"]
 
 
-def test_the_evidence_is_a_query_that_answers(ordinary: Client) -> None:
-    for finding in read(ordinary).findings:
+def test_the_evidence_is_a_query_that_answers(ordinary: Client, advice: Advice) -> None:
+    for finding in advice.findings:
         assert ordinary.query(finding.evidence).result_rows, finding.evidence
 
 
-def test_text_fits_a_terminal(ordinary: Client) -> None:
-    advice = read(ordinary)
+def test_text_fits_a_terminal(advice: Advice) -> None:
     lines = list(as_text(advice, 80, "http://127.0.0.1:8080/"))
     assert [line for line in lines if len(line) > 80 and not line.startswith("   see: ")] == []
     assert lines[0].startswith("Prefill you could avoid")

@@ -57,7 +57,7 @@ def advised(settings: Settings, start: datetime = HOUR) -> Advice:
 def test_a_hybrid_is_told_what_it_evicts_and_others_from_what_size_to_what(
     store: EmbeddedStore, own: Settings
 ) -> None:
-    write_rows(own, rows())
+    write_rows(own, rows(), rolled_up=False)
     advice = advised(own)
     hybrid, other = (found for found in advice.findings if found.kind == "capacity")
     assert hybrid.finding == "a evicts what it fills again: 45 % of its prefill"
@@ -89,7 +89,7 @@ def test_what_was_hardly_watched_is_compared_with_nothing(
 ) -> None:
     """Of 300 seconds before, nine tenths are enough."""
     with empty_tables.lent() as settings:
-        write_rows(settings, rows(HOUR + timedelta(seconds=seconds)))
+        write_rows(settings, rows(HOUR + timedelta(seconds=seconds)), rolled_up=False)
         answer = advised(settings, HOUR + timedelta(seconds=5 * WINDOWS)).answer
         changes = [line.change for line in answer if line.title in ("Prefill you could avoid", "Data")]
         if compared:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
@@ -16,9 +16,17 @@ from schemas.settings import Settings
 from tests.support.boards.contradictions import contradictions
 from tests.support.boards.shown import Shown
 from tests.support.inputs import crowd
-from tests.support.inputs.board_rows import HOUR, WINDOWS, RunSql, hour_of_rows, runner, write_rows
+from tests.support.inputs.board_rows import (
+    HOUR,
+    WINDOWS,
+    RunSql,
+    hour_of_rows,
+    remembering,
+    runner,
+    write_rows,
+)
 from tests.support.inputs.empty_tables import EmptyTables
-from tests.support.suite.night import by_day
+from tests.support.suite.night import at_night
 
 ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 END = HOUR + timedelta(minutes=59, seconds=59)
@@ -55,40 +63,6 @@ def altering(run: RunSql, owner: str, column: str, change: Callable[[Any], Any])
     return asked
 
 
-@pytest.mark.parametrize("name", by_day(RANGES, ["the hour"]))
-def test_the_boards_of_the_hour_do_not_contradict_each_other(filled: RunSql, name: str) -> None:
-    assert contradictions(Shown(filled, *RANGES[name])) == []
-
-
-@pytest.mark.night
-def test_those_of_many_models_and_replicas_do_not(store: EmbeddedStore, own: Settings) -> None:
-    write_rows(own, crowd.rows())
-    start = crowd.DAY
-    end = start + timedelta(seconds=crowd.SECONDS - 1)
-    assert contradictions(Shown(runner(store, own), start, end)) == []
-
-
-FAULTS: dict[str, tuple[str, str, Callable[[Any], Any], str]] = {
-    "a share that was forgotten": ("fleet-replicas", "routing %", lambda _: 0.0, "shares of a replica"),
-    "fills on one board alone": ("model-fills", "capacity", lambda each: each + 1, "fills are the same"),
-    "a part that goes nowhere": ("fleet-flow", "tokens", lambda each: each + 7, "fills are the same"),
-    "an answer of its own": ("briefing", "value", lambda each: each and each / 2, "the answer is that"),
-    "more found than lost": ("briefing", "tokens", lambda each: 1000 * each, "no more than the answer"),
-    "a second bound": ("briefing", "at_most", lambda each: each + 9999, "one figure and one bound"),
-    "use above 100 %": ("fleet-gpu-full", "full", lambda _: 1.4, "beyond its capacity"),
-    "tokens of nobody": ("fleet-occupancy", "tokens", lambda each: 2 * each, "what is held"),
-    "another cost": ("fleet-costs", "GPU-hours lost", lambda each: each + 1, "costs are those"),
-    "a curve above its bound": ("model-capacity-gain", "at most %", lambda _: 1.0, "a curve is below"),
-}
-
-
-@pytest.mark.parametrize("fault", by_day(FAULTS, ["a share that was forgotten", "a second bound"]))
-def test_what_contradicts_is_found(filled: RunSql, fault: str) -> None:
-    panel, column, change, said = FAULTS[fault]
-    found = contradictions(Shown(altering(filled, panel, column, change), HOUR, END))
-    assert [line for line in found if said.replace(" ", "_") in line], found
-
-
 def hybrid_rows() -> list[Row]:
     """A hybrid, a: two groups, fine blocks beside the coarse ones, and a tier that tells no size.
 
@@ -121,62 +95,95 @@ def hybrid_rows() -> list[Row]:
     return found
 
 
-def test_what_is_held_counts_once_and_fits(store: EmbeddedStore, empty_tables: EmptyTables) -> None:
+@pytest.fixture(scope="module")
+def hybrid(store: EmbeddedStore, empty_tables: EmptyTables) -> Iterator[Shown]:
+    """What boards show of it."""
     with empty_tables.lent() as settings:
         write_rows(settings, hybrid_rows())
-        run = runner(store, settings)
-        columns = (
-            "replica, medium, entries, blocks, smaller_blocks, capacity_blocks, capacity_tokens, tokens, "
-            "is_bound"
-        )
-        at = f"from = {int(END.timestamp()) - 9}, to = {int(END.timestamp())}"
-        held = run("held", f"SELECT {columns} FROM held({at}) ORDER BY ALL").result_rows
-        assert held == [
-            ("a", "cpu", 10, 10, 0, 0, 0, None, False),
-            # Of 960 + 4,000 tokens no more than 24 blocks have room for; six and five blocks are in use.
-            ("a", "gpu", 11, 10, 250, 24, 3840, 3840, True),
-            ("b", "cpu", 10, 10, 0, 0, 0, None, False),
-            ("b", "disk", 5, 5, 0, 0, 0, 80, False),
-            ("b", "gpu", 120, 110, 0, 100, 1600, 1600, True),
-        ]
-        shown = Shown(run, HOUR, END)
-        assert {(row["medium"], row["tokens"]) for row in shown.panel("fleet-occupancy")} == {
-            ("≈ gpu", 3840.0 + 1600.0),
-            ("≥ disk", 80.0),
-            ("cpu", None),
-        }
-        of_a = shown.panel("replica-occupancy", replica=["a"])
-        assert {row["medium"] for row in of_a} == {"≤ gpu", "cpu"}
-        # 11 of 24 blocks of 160 tokens, and all of 100 blocks of 16.
-        (full,) = shown.panel("fleet-gpu-full")
-        assert full["full"] == pytest.approx((3840 * 11 / 24 + 1600) / 5440)
-        of_b = shown.panel("replica-gpu-blocks", replica=["b"])
-        assert {(row["in use"], row["beyond capacity"]) for row in of_b} == {(100.0, 20.0)}
-        assert contradictions(shown) == []
+        yield Shown(remembering(runner(store, settings)), HOUR, END)
 
 
-def test_what_was_lost_says_until_when_causes_are_unknown(
-    store: EmbeddedStore, empty_tables: EmptyTables
-) -> None:
-    with empty_tables.lent() as settings:
-        write_rows(settings, hybrid_rows())
-        shown = Shown(runner(store, settings), HOUR, END)
-        until = HOUR + timedelta(minutes=100)
-        (data,) = [line for line in shown.briefing("answer") if line["title"] == "Data"]
-        assert data["detail"] == (
-            f"newest rows 0 s old; causes at b may be unknown until {until:%H:%M} UTC, "
-            f"because events of {HOUR + timedelta(minutes=34):%H:%M} UTC were lost"
-        )
-        assert data["figure"] == "2 of 2 complete"
-        told: dict[str, datetime] = {
-            row["replica"]: row["unknown until"] for row in shown.panel("fleet-replicas")
-        }
-        assert told["a"] is None
-        assert told["b"].replace(tzinfo=timezone.utc) == until
-        marked = ANNOTATIONS["fleet-restarts"]
-        marks = {row["text"]: row["time"] for row in shown.rows("fleet-restarts", marked.sql)}
-        again = f"complete again: b; causes there may be unknown until {until:%H:%M} UTC"
-        assert marks[again].replace(tzinfo=timezone.utc) == HOUR + timedelta(minutes=40)
-        assert marks["events of b were lost"].replace(tzinfo=timezone.utc) == HOUR + timedelta(minutes=34)
-        (routing,) = [found for found in shown.briefing("finding") if found["kind"] == "routing"]
-        assert f"causes at b may be unknown until {until:%H:%M} UTC" in routing["caveat"]
+# By day what a hybrid adds to the same rows is looked through, below.
+@pytest.mark.parametrize("name", at_night(RANGES))
+def test_the_boards_of_the_hour_do_not_contradict_each_other(filled: RunSql, name: str) -> None:
+    assert contradictions(Shown(filled, *RANGES[name])) == []
+
+
+@pytest.mark.night
+def test_those_of_many_models_and_replicas_do_not(store: EmbeddedStore, own: Settings) -> None:
+    write_rows(own, crowd.rows())
+    start = crowd.DAY
+    end = start + timedelta(seconds=crowd.SECONDS - 1)
+    assert contradictions(Shown(runner(store, own), start, end)) == []
+
+
+FAULTS: dict[str, tuple[str, str, Callable[[Any], Any], str]] = {
+    "a share that was forgotten": ("fleet-replicas", "routing %", lambda _: 0.0, "shares of a replica"),
+    "fills on one board alone": ("model-fills", "capacity", lambda each: each + 1, "fills are the same"),
+    "a part that goes nowhere": ("fleet-flow", "tokens", lambda each: each + 7, "fills are the same"),
+    "an answer of its own": ("briefing", "value", lambda each: each and each / 2, "the answer is that"),
+    "more found than lost": ("briefing", "tokens", lambda each: 1000 * each, "no more than the answer"),
+    "a second bound": ("briefing", "at_most", lambda each: each + 9999, "one figure and one bound"),
+    "use above 100 %": ("fleet-gpu-full", "full", lambda _: 1.4, "beyond its capacity"),
+    "tokens of nobody": ("fleet-occupancy", "tokens", lambda each: each and 2 * each, "what is held"),
+    "another cost": ("fleet-costs", "GPU-hours lost", lambda each: each + 1, "costs are those"),
+    "a curve above its bound": ("model-capacity-gain", "at most %", lambda _: 1.0, "a curve is below"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_contradicts_is_found(hybrid: Shown, fault: str) -> None:
+    panel, column, change, said = FAULTS[fault]
+    found = contradictions(Shown(altering(hybrid.ask, panel, column, change), HOUR, END))
+    assert [line for line in found if said.replace(" ", "_") in line], found
+
+
+def test_what_is_held_counts_once_and_fits(hybrid: Shown) -> None:
+    columns = (
+        "replica, medium, entries, blocks, smaller_blocks, capacity_blocks, capacity_tokens, tokens, is_bound"
+    )
+    at = f"from = {int(END.timestamp()) - 9}, to = {int(END.timestamp())}"
+    held = hybrid.ask("held", f"SELECT {columns} FROM held({at}) ORDER BY ALL").result_rows
+    assert held == [
+        ("a", "cpu", 10, 10, 0, 0, 0, None, False),
+        # Of 960 + 4,000 tokens no more than 24 blocks have room for; six and five blocks are in use.
+        ("a", "gpu", 11, 10, 250, 24, 3840, 3840, True),
+        ("b", "cpu", 10, 10, 0, 0, 0, None, False),
+        ("b", "disk", 5, 5, 0, 0, 0, 80, False),
+        ("b", "gpu", 120, 110, 0, 100, 1600, 1600, True),
+    ]
+    assert {(row["medium"], row["tokens"]) for row in hybrid.panel("fleet-occupancy")} == {
+        ("≈ gpu", 3840.0 + 1600.0),
+        ("≥ disk", 80.0),
+        ("cpu", None),
+    }
+    of_a = hybrid.panel("replica-occupancy", replica=["a"])
+    assert {row["medium"] for row in of_a} == {"≤ gpu", "cpu"}
+    # 11 of 24 blocks of 160 tokens, and all of 100 blocks of 16.
+    (full,) = hybrid.panel("fleet-gpu-full")
+    assert full["full"] == pytest.approx((3840 * 11 / 24 + 1600) / 5440)
+    of_b = hybrid.panel("replica-gpu-blocks", replica=["b"])
+    assert {(row["in use"], row["beyond capacity"]) for row in of_b} == {(100.0, 20.0)}
+    assert contradictions(hybrid) == []
+
+
+def test_what_was_lost_says_until_when_causes_are_unknown(hybrid: Shown) -> None:
+    until = HOUR + timedelta(minutes=100)
+    (data,) = [line for line in hybrid.briefing("answer") if line["title"] == "Data"]
+    assert data["detail"] == (
+        f"newest rows 0 s old; causes at b may be unknown until {until:%H:%M} UTC, "
+        f"because events of {HOUR + timedelta(minutes=34):%H:%M} UTC were lost"
+    )
+    assert data["figure"] == "2 of 2 complete"
+    told: dict[str, datetime] = {
+        row["replica"]: row["unknown until"] for row in hybrid.panel("fleet-replicas")
+    }
+    assert told["a"] is None
+    assert told["b"].replace(tzinfo=timezone.utc) == until
+    marked = ANNOTATIONS["fleet-restarts"]
+    marks = {row["text"]: row["time"] for row in hybrid.rows("fleet-restarts", marked.sql)}
+    again = f"complete again: b; causes there may be unknown until {until:%H:%M} UTC"
+    assert marks[again].replace(tzinfo=timezone.utc) == HOUR + timedelta(minutes=40)
+    assert marks["events of b were lost"].replace(tzinfo=timezone.utc) == HOUR + timedelta(minutes=34)
+    (routing,) = [found for found in hybrid.briefing("finding") if found["kind"] == "routing"]
+    assert f"causes at b may be unknown until {until:%H:%M} UTC" in routing["caveat"]

@@ -336,6 +336,7 @@ def test_rows_of_a_heatmap_ascend_though_their_texts_do_not(store: EmbeddedStore
             msgspec.structs.replace(row, lifetime_hist=counts) if isinstance(row, FlowRow) else row
             for row in window_rows(0, "a")
         ],
+        rolled_up=False,
     )
     rows = panels.heat_rows(*of("model: Lifetime of evicted blocks", runner(store, own)))
     assert [row.label for row in rows][-8:] == [
@@ -366,7 +367,7 @@ def test_a_timeline_has_a_lane_for_each_stream(name: str, filled: RunSql) -> Non
 def test_lanes_of_streams_that_come_and_go_have_gaps(store: EmbeddedStore, own: Settings) -> None:
     rows = [row for number in (181, 182, 190) for row in window_rows(number, "b")]
     rows += [msgspec.structs.replace(row, replica="c") for row in window_rows(240, "b")]
-    write_rows(own, rows)
+    write_rows(own, rows, rolled_up=False)
     one, other = panels.lanes(*of("health: Streams that were not complete", runner(store, own)))
     assert (one.name, other.name) == ("b/0", "c/0")
     assert [len(one.states), len(other.states)] == [2, 1]

@@ -50,7 +50,7 @@ def filled(own: Settings) -> Settings:
         for replica in REPLICAS
         for row in (*window_rows(number, replica), *choice_rows(number, HOUR, replica))
     ]
-    write_rows(own, rows)
+    write_rows(own, rows, rolled_up=False)
     return own
 
 
