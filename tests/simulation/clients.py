@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
@@ -18,6 +19,7 @@ from tests.simulation.broker import Broker, Entry, Place
 from tests.simulation.loop import Line, Process, here
 
 _MOST_RECORDS = 500
+_AT_ONCE_SECONDS = 2e-3
 
 
 def broker_of(process: Process) -> Broker:
@@ -25,8 +27,7 @@ def broker_of(process: Process) -> Broker:
     return cast(Broker, cast(Any, process.world).broker)
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A record as consumers get it."""
 
     topic: str
@@ -59,12 +60,12 @@ async def topic_metadata(client: Client, names: Iterable[str]) -> dict[str, Topi
     """As that of `connectors/kafka`."""
     process = client._process
     topics = broker_of(process).topics
-    return await process.request(
-        lambda: {
-            name: TopicMetadata(name, False, topics.get(name, 0), 1, 1, None, f"id of {name}")
-            for name in names
-        }
-    )
+    return await process.request(lambda: {name: _metadata(name, topics.get(name, 0)) for name in names})
+
+
+@lru_cache(maxsize=1 << 8)
+def _metadata(name: str, partitions: int) -> TopicMetadata:
+    return TopicMetadata(name, False, partitions, 1, 1, None, f"id of {name}")
 
 
 class Batch:
@@ -182,6 +183,8 @@ class Consumer:
         self._group = options.get("group_id")
         self._positions: dict[TopicPartition, int] = {}
         self._ends: dict[TopicPartition, tuple[int, int]] = {}
+        self._nothing_at = -math.inf
+        """When it last waited in vain: who asks again at once only waits."""
 
     async def start(self) -> None: ...
 
@@ -189,12 +192,13 @@ class Consumer:
 
     def assign(self, places: Iterable[TopicPartition]) -> None:
         self._positions = {place: self._positions.get(place, 0) for place in places}
+        self._nothing_at = -math.inf
 
     def unsubscribe(self) -> None:
         self._positions = {}
 
     def seek(self, place: TopicPartition, offset: int) -> None:
-        self._positions[place] = offset
+        self._positions[place], self._nothing_at = offset, -math.inf
 
     async def seek_to_beginning(self, *places: TopicPartition) -> None:
         self._positions |= await self.beginning_offsets(places)
@@ -232,10 +236,13 @@ class Consumer:
         self, *places: TopicPartition, timeout_ms: int = 0, max_records: int = _MOST_RECORDS
     ) -> dict[TopicPartition, list[Message]]:
         """Return what is there, or else what is after the time given. Raises OffsetOutOfRangeError."""
-        found = await self._fetched(places, max_records)
+        now = self._process.time
+        asked = now() - self._nothing_at < _AT_ONCE_SECONDS and timeout_ms > 0
+        found = {} if asked else await self._fetched(places, max_records)
         if not found and timeout_ms:
             await asyncio.sleep(timeout_ms / 1000)
             found = await self._fetched(places, max_records)
+            self._nothing_at = -math.inf if found else now()
         return found
 
     async def _fetched(

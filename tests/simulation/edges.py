@@ -128,6 +128,7 @@ class Unsaid:
     """Nobody reads logs and metrics of simulated processes."""
 
     def __getattr__(self, name: str) -> Unsaid:
+        self.__dict__[name] = self  # found without a call from now on
         return self
 
     def __call__(self, *args: Any, **more: Any) -> Unsaid:

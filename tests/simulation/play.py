@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -153,16 +153,14 @@ class Play:
                     read = [entry.offset for entry in log.entries if not entry.marker and not entry.aborted]
                     ends.append((f"{kafka.group}.{agent}", (topic, number), max(read, default=-1) + 1))
 
-        def left() -> list[str]:
-            found = []
+        def left() -> Iterator[str]:
             for group, (topic, number), end in ends:
                 committed, _ = simulation.broker.committed.get((group, (topic, number)), (0, ""))
                 if committed < end:
-                    found.append(f"{topic}/{number}: {committed} of {end}")
-            return found
+                    yield f"{topic}/{number}: {committed} of {end}"
 
-        simulation.run(simulation.now + PATIENCE_SECONDS, unless=lambda: not left())
-        return left()
+        simulation.run(simulation.now + PATIENCE_SECONDS, unless=lambda: not any(left()))
+        return [*left()]
 
     # Actions
 

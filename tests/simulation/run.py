@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import sys
@@ -98,8 +99,10 @@ def runner() -> Iterator[Runner]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     disabled, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable(logging.CRITICAL)
-    # Killed processes are let go with coroutines in the middle of things, some of which complain.
+    # Killed processes are let go with coroutines in the middle of things, some of which complain. What others
+    # begin then must find no loop: one of the thread's own would keep it for ever, and the whole run with it.
     sys.unraisablehook = lambda unraisable: None
+    asyncio.set_event_loop(None)
     collects = gc.isenabled()
     gc.disable()
     gc.collect()

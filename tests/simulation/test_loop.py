@@ -42,6 +42,27 @@ def test_a_killed_process_runs_nothing_any_more() -> None:
     assert ended == [3.5]
 
 
+def test_what_was_ready_when_its_process_was_killed_is_not_ended_either() -> None:
+    world, finished = World(1), list[str]()
+    process = Process(world, "one")
+
+    async def wait() -> None:
+        try:
+            for _ in range(9):
+                await asyncio.sleep(0)
+        finally:
+            finished.append("finally")
+
+    def begin() -> None:
+        for _ in range(2):
+            process.create_task(wait())
+
+    process.call_soon(begin)
+    process.after_steps(4, process.kill)
+    world.run(5.0)
+    assert finished == []
+
+
 def test_a_fault_comes_after_so_many_steps_of_its_process() -> None:
     world, counted = World(1), list[int]()
     process = Process(world, "one")
