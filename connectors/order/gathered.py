@@ -93,8 +93,11 @@ class Gathered:
 
     def due(self, now: float, seconds: float) -> list[SourceKey]:
         """Return the sources whose first batch is so old; one that is newer than now, too."""
-        age = now - self.times[:, SINCE]
-        slots = np.flatnonzero((self.heads[:, COUNT] > 0) & ((age >= seconds) | (age < 0)))
+        (some,) = self.heads[:, COUNT].nonzero()
+        if not some.size:
+            return []
+        age = now - self.times[some, SINCE]
+        slots = some[(age >= seconds) | (age < 0)]
         return [source for slot in slots.tolist() if (source := self._sources[slot]) is not None]
 
     def _grow(self) -> None:

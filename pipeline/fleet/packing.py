@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -95,7 +96,7 @@ def _portions(table: Table) -> Iterator[Columns]:
             if used.any():
                 yield fields_of(rows.view(as_bytes)[used].view(table.dtype))
     else:
-        row_bytes = sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in table)
+        row_bytes = sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in table)
         rows_each = max(1, PART_BYTES // row_bytes)
         for start in range(0, max(map(len, table)), rows_each):
             yield [column[start : start + rows_each] for column in table]

@@ -54,8 +54,10 @@ class Transfers:
         """Decisions that ever came."""
         self._new: list[npt.NDArray[np.void]] = []
         """Own decisions since the last cut."""
+        room = np.zeros(len(fills) + 1024, FILL)
+        room[: len(fills)] = fills
         self.waiting = Waiting(
-            np.concatenate((fills, np.zeros(1024, FILL))),
+            room,
             np.zeros(1024, ANSWER),
             np.array([len(fills), 0], np.int64),
         )
