@@ -50,6 +50,7 @@ TOGETHER: tuple[tuple[tuple[str, int, float], ...], ...] = (
     (("serve", 1, 0.0), ("kill", 0, 1.0), ("again", 1, 0.1), ("serve", 1, 0.0)),
     (("overlap", 0, 0.0), ("serve", 0, 0.0), ("kill", 0, 1.0), ("serve", 0, 0.0)),
     (("serve", 0, 0.0), ("appended", 0, 0.0), ("serve", 1, 0.0), ("serve", 0, 0.0)),
+    (("overlap", 0, 0.0), ("slow", 0, 0.3), ("again", 0, 0.0), ("appended", 1, 0.0), ("kill", 0, 1.0)),
 )
 """What tells most when it comes within a few seconds: kinds, whom, and seconds to wait at least. Of processes
 0 is a connector, 1 and 2 are the first workers (1 is an overlapping connector, where there is one), -1 is the
