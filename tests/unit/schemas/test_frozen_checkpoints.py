@@ -9,13 +9,9 @@ from pipeline.generated.examples.checkpoints import OFFSET, SHARDS, SLOTS
 from pipeline.generated.examples.events import batch, events_record
 from pipeline.residency.partition import PartitionState
 from schemas.events import Removed, Stored
-from schemas.hashes import HASH_BYTES
 from schemas.rows import FlowRow, OccupancyRow
 from schemas.settings import Worker
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(block.to_bytes(HASH_BYTES, "big") for block in hashes)
+from tests.support.inputs.packed import packed
 
 
 def restored(directory: Path) -> PartitionState:

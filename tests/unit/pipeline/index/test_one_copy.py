@@ -10,12 +10,9 @@ from pipeline.index.index import Index
 from pipeline.index.questions.question import Question
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
+from tests.support.inputs.packed import packed
 
 NOW = 1_800_000_000.0
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(block.to_bytes(8, "big") for block in hashes)
 
 
 @pytest.mark.parametrize(("one_copy", "matched"), [(True, 0), (False, 16)])

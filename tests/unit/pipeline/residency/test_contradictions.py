@@ -25,13 +25,10 @@ from schemas.events import (
 )
 from schemas.rows import FlowRow, OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import Worker
+from tests.support.inputs.packed import packed
 from tests.support.suite.night import first_by_day
 
 NOW = 1_800_000_000.0
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(block.to_bytes(8, "big") for block in hashes)
 
 
 def batch(number: int, events: Sequence[Event]) -> Batch:

@@ -11,12 +11,9 @@ from pipeline.residency.objects.recency import Recency
 from pipeline.residency.source import new_head
 from schemas.checkpoints import ObjectFlow, SourceHead
 from schemas.events import Accessed, Capacity, Stored
+from tests.support.inputs.packed import packed
 
 MIB = 1 << 20
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(one.to_bytes(8, "big") for one in hashes)
 
 
 def store(*hashes: int, size: int = MIB, medium: str = "cpu", group: int = 0) -> Stored:

@@ -11,13 +11,10 @@ from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
+from tests.support.inputs.packed import packed
 
 NOW = 1_800_000_000.0
 BLOCKS = 40
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(block.to_bytes(8, "big") for block in hashes)
 
 
 def record(number: int, events: list[Event], *, one_copy: bool = True) -> EventsRecord:

@@ -13,13 +13,10 @@ from schemas.hashes import unpack_hashes
 from schemas.rows import OccupancyRow
 from schemas.settings import Connector, Worker
 from tests.support.inputs.captures import captured_frames, captured_truth
+from tests.support.inputs.packed import packed
 
 NOW = 1_800_000_000.0
 MEDIA = ("gpu", "cpu", "kvcr:cpu", "kvcr:storage", "remote:storage", "other:cpu")
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(block.to_bytes(8, "big") for block in hashes)
 
 
 def life(number: int, *events: Event, lost: bool = False) -> EventsRecord:

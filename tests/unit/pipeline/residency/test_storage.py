@@ -16,14 +16,11 @@ from schemas.residency import ResidencyRecord
 from schemas.rows import FlowRow, OccupancyRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import agree, compared, rows_of
+from tests.support.inputs.packed import packed
 
 NOW = 1_800_000_000.0
 LATER = 100.0
 """Seconds from one session to the next."""
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(block.to_bytes(8, "big") for block in hashes)
 
 
 def life(number: int, *events: Event, ended: str = "", domain: str = "d") -> EventsRecord:

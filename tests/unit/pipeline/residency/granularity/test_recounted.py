@@ -15,15 +15,12 @@ from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.checkpoints import FlowState, GranularState, PoolHead
 from schemas.events import Stored
 from schemas.residency import FILLED
+from tests.support.inputs.packed import packed
 from tests.support.suite.night import first_by_day
 
 FINE, COARSE = 16, 48
 AGE = 50.0
 STEPS = 300
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(one.to_bytes(8, "big") for one in hashes)
 
 
 class Both:

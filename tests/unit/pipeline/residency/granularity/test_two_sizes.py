@@ -22,6 +22,7 @@ from schemas.events import Batch, Cleared, EventsRecord, Opened, Removed, Stored
 from schemas.residency import CLEARED, FILLED, ResidencyRecord
 from schemas.rows import FlowRow
 from schemas.settings import Worker
+from tests.support.inputs.packed import packed
 
 START = 1_800_000_000.0
 ERA = ERAS["vllm-0.24"]
@@ -39,10 +40,6 @@ TRAFFIC = WorkloadSettings(
 HYBRID = EngineSettings(
     num_blocks=60, block_size=128, groups=HYBRID_GROUPS, fine_block_size=16, step_tokens=300, decode_tokens=4
 )
-
-
-def packed(*hashes: int) -> bytes:
-    return b"".join(value.to_bytes(8, "big") for value in hashes)
 
 
 class Followed:
