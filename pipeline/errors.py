@@ -230,13 +230,10 @@ class CheckpointAhead(PipelineError):
     partition: int
     saved: int
     end: int
-
-    def __str__(self) -> str:
-        return (
-            f"{self.topic}[{self.partition}] ends at {self.end}, but the checkpoint has {self.saved} of its "
-            "records: Kafka lost records that it had acknowledged, or somebody made the topic again; "
-            f"{COMPUTE_AGAIN}"
-        )
+    line = (
+        "{topic}[{partition}] ends at {end}, but the checkpoint has {saved} of its records: Kafka lost "
+        f"records that it had acknowledged, or somebody made the topic again; {COMPUTE_AGAIN}"
+    )
 
 
 class RecordsRemoved(PipelineError):

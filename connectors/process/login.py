@@ -47,12 +47,10 @@ class TokenShort(OperatorError):
     """A token that can be guessed."""
 
     section: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.section}.token has fewer than {SHORTEST_TOKEN} characters: "
-            "make one with `openssl rand -hex 24`, for example"
-        )
+    line = (
+        f"{{section}}.token has fewer than {SHORTEST_TOKEN} characters: "
+        "make one with `openssl rand -hex 24`, for example"
+    )
 
 
 def check_token(host: str, token: str, *, section: str = "page") -> None:
