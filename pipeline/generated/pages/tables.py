@@ -57,7 +57,7 @@ window; trust, connection, lag and drift are the worst. `version` is the time of
 microseconds since the epoch.
 
 **Unless a table says otherwise** it is sorted by `toStartOfHour(window)` and then its key, and partitioned by
-`toYYYYMMDD(window)`; a column is an `UInt64`."""
+`toYYYYMMDD(window)`; a column is a `UInt64`."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
