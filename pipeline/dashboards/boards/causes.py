@@ -38,14 +38,11 @@ AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens
 """Tokens that were filled again although some replica has or had them."""
 CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
-    "horizon; routing "
-    "or capacity: both; warm-up: a clear or restart took it; receivers only: only replicas that receive KV "
-    "hold it or had evicted it, as this one does not (answers of decode replicas); lower tier: it came back "
-    "from there; "
-    "transferred: another engine or a store sent it; generated: decoding completed it, as far as the stream "
-    "tells; cold: the fleet has not seen it within the horizon; "
-    "unknown: the history needed to tell is incomplete. "
-    "docs/figures.md defines each. All but lower tier, transferred and generated are prefill."
+    "horizon; routing or capacity: both; warm-up: a clear or restart took it; receivers only: "
+    "only replicas that receive KV hold it or had evicted it; lower tier: it came back from "
+    "there; transferred: another engine or a store sent it; generated: decoding completed it; "
+    "cold: new to the fleet within the horizon; unknown: the history is incomplete. All but "
+    "lower tier, transferred and generated are prefill (docs/figures.md)."
 )
 
 

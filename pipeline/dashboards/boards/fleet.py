@@ -125,10 +125,10 @@ WHERE {MODELS}""",
 )
 
 HELD_EXPLAINED = (
-    "≤: an upper bound, as a hybrid engine or a tier (storage, object stores) does not say what leaves, or "
-    "as more was counted than there is room for. ≥: a lower bound, as an engine announced prompts again "
-    "since its last clear. ≈: part is one, part the other. No figure, and as far as told: an engine "
-    "does not say how many tokens a block of its tier has."
+    "≤: an upper bound, as a hybrid engine or a tier does not say what leaves, or more was "
+    "counted than there is room for. ≥: a lower bound, as an engine announced prompts again "
+    "since its last clear. ≈: part is one, part the other. No figure, and as far as told: an "
+    "engine does not say how many tokens a block of its tier has."
 )
 OCCUPANCY = Panel(
     id="fleet-occupancy",
@@ -252,16 +252,15 @@ MOST_REPLICAS = 5000
 REPLICAS = Panel(
     id="fleet-replicas",
     title="Replicas",
-    description="Every replica in the range, those with most avoidable prefill tokens first, and what would "
-    "have avoided them, as shares of the prefill: routing alone, capacity alone, or either of them. "
-    "Receivers only: just replicas that receive KV hold it or had evicted it, as this one does not. "
-    "Cold: new to the fleet. Unknown: the history needed to tell is incomplete. These shares add up to 100. "
-    "Lower tier and transferred: tokens that came from there; generated: that decoding completed, as far as "
-    "the stream tells. None of them is prefill. Avoidable is no more than what the engine counts as "
-    "computed, which may be less than the shares say. Unknown until: the stream was incomplete within the "
-    "hour (`fleet.horizon_seconds`) before the end of the range, so what is filled "
-    "until then may be of unknown cause. A replica without figures filled nothing in the range; one never "
-    "heard is configured, but has sent no batch yet.",
+    description="Every replica in the range, those with most avoidable prefill first, and what would have "
+    "avoided it, as shares of the prefill that add up to 100: routing alone, capacity alone, "
+    "either of them, receivers only (just replicas that receive KV hold it or had evicted "
+    "it), cold (new to the fleet), unknown (the history is incomplete). Lower tier, "
+    "transferred and generated are no prefill. Avoidable is no more than what the engine "
+    "counts as computed, which may be less than the shares say. Unknown until: what is filled "
+    "until then may be of unknown cause, as the stream was incomplete within the hour "
+    "(`fleet.horizon_seconds`) before the end of the range. A replica without figures filled "
+    "nothing; one never heard has sent no batch yet.",
     unit="tokens",
     kind="table",
     width=24,
@@ -321,14 +320,12 @@ HOT_PREFIXES = Panel(
     id="fleet-hot-prefixes",
     title="Hot prefixes",
     description=f"Prompts that begin alike, by the hash of their first block: the {TOP} with most copies "
-    f"beyond the first at any time, and the {TOP} with most tokens filled again although some replica has or "
-    "had them. % of refills: of all tokens that were filled again in the hash domain. Names come from "
-    "`[[prefixes]]` in the settings. Route duplicated prefixes to fewer replicas. Keep refilled ones cached, "
-    "or send their requests to where they are: the index names the replicas that hold a first block now. "
-    "Most replicas: that held it at a time. Blocks deep: up to the "
-    "last block shared or filled again. "
-    "Lower bounds; for a long range or a large fleet the panel reads minutes or hours, which keep the 100 "
-    "with most of each.",
+    f"beyond the first at any time, and the {TOP} with most tokens filled again although some "
+    "replica has or had them (% of refills: of all in the hash domain). Names come from "
+    "`[[prefixes]]`. Route duplicated prefixes to fewer replicas; keep refilled ones cached, "
+    "or send their requests to where they are: the index names the replicas. Most replicas: "
+    "that held it at a time. Blocks deep: up to the last block shared or filled again. Lower "
+    "bounds; minutes and hours keep the 100 with most of each.",
     unit="tokens",
     kind="table",
     width=24,

@@ -42,13 +42,12 @@ CURVE_STEPS = 40
 CAPACITY_GAIN = Panel(
     id="model-capacity-gain",
     title="What more cache would save",
-    description="At least this share of the prefill would have been hits if every replica had this many more "
-    "tokens of cache: a lower bound, because an evicted block may survive with less. Beyond the knee more "
-    "cache saves less than before: it is the point furthest above the straight line from nothing to all that "
-    "more cache can save. At most: what was filled again after the engine had evicted it, and what is of "
-    "unknown cause. Of hybrid engines only this is known, so they have no curve. Bytes need the model's "
-    "`kv_bytes_per_token`. Leaves out what saves less than 1 %. "
-    f"The {TOP} models with most prefill.",
+    description="At least this share of the prefill would have been hits if every replica had this many "
+    "more tokens of cache: a lower bound. Beyond the knee more cache saves less than before. "
+    "At most: what was filled again after the engine had evicted it, and what is of unknown "
+    "cause; of hybrid engines only this is known. Bytes need the model's "
+    f"`kv_bytes_per_token`. Leaves out what saves less than 1 %. The {TOP} models with most "
+    "prefill.",
     unit="share",
     kind="curve",
     width=12,

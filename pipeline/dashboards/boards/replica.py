@@ -105,12 +105,11 @@ ORDER BY time""",
 BALANCE = Panel(
     id="replica-balance",
     title="What filled the cache, and what the engine counted",
-    description="Tokens filled in the range, beside what the engine's own counters say of them: computed for "
-    "prompts, transferred from elsewhere, reloaded from lower tiers, generated. Filled is the sum of "
-    "these and of what is left over: below zero what filled no whole block, above zero what the engine does "
-    "not count, such as what it computes again after a preemption. Transferred, by events: the fills that "
-    "kvlens takes for transfers; generated, by events: those that decoding completed, as far as the stream "
-    "tells. A count that is empty is one that the engine does not have.",
+    description="Tokens filled in the range, beside what the engine's own counters say of them: computed "
+    "for prompts, transferred, reloaded from lower tiers, generated. Left over: below zero "
+    "what filled no whole block, above zero what the engine does not count, such as what it "
+    "computes again after a preemption. Transferred and generated, by events: fills that "
+    "kvlens takes for these. A count that is empty is one that the engine does not have.",
     unit="tokens",
     kind="table",
     width=24,
