@@ -173,7 +173,7 @@ class Reading:
             )
 
     def _add(self, source: Source, position: StoredPosition, *, restarted: bool) -> None:
-        """`restarted` tells that the position is of a former life of the engine."""
+        """`restarted` says that the position is of a former session of the engine."""
         slot = self._slots[source.key] = self._gathered.add(source.key)
         self.streams[source.key] = SourceStream(
             source,

@@ -28,7 +28,7 @@ class Source:
     role: str = ""
     """As in `schemas.settings.Role`."""
     life: str = ""
-    """What the engine's life is called, such as the UID of its pod; empty where nobody tells."""
+    """What the engine's session is called, such as the UID of its pod; empty where nobody says."""
     place: tuple[str, str, str] | None = None
     """As in its position."""
 

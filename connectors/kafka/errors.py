@@ -63,7 +63,7 @@ class TopicMadeAgain(OperatorError):
 
 
 class TopicHidden(OperatorError):
-    """This user may not see a topic, so nobody tells it whether the topic exists."""
+    """This user may not see a topic, so it cannot know whether the topic exists."""
 
     heals = True
     topic: str

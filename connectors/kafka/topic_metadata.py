@@ -24,19 +24,19 @@ _BITS = {
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """What the cluster tells of a topic; all 0 when it does not exist, or may not be seen."""
+    """What the cluster says of a topic; all 0 when it does not exist, or may not be seen."""
 
     name: str
     """With prefix."""
     hidden: bool
-    """This user may not Describe it; nobody tells it whether it exists."""
+    """This user may not Describe it, so it cannot know whether it exists."""
     partitions: int
     replication_factor: int
     """Copies of each partition, the fewest."""
     in_sync: int
     """Of these, how many have all acknowledged records, the fewest."""
     allowed: tuple[str, ...] | None
-    """Operations that this user may do; None where the broker does not tell."""
+    """Operations that this user may do; None where the broker does not say."""
     id: str
     """What no other topic has, also none of this name that is made later; empty where the broker does not
     tell."""

@@ -30,9 +30,9 @@ _WHEN_READ: Final = frozenset(
         "resp",
     }
 )
-"""Backends of storage whose adapters tell of each object that they read for a request."""
+"""Backends of storage whose adapters report each object that they read for a request."""
 _WHEN_FOUND: Final = frozenset({"bigtable", "hfbucket", "s3"})
-"""Those that tell of each object that a request's lookup finds. Of others it is not known, or they tell
+"""Those that report each object that a request's lookup finds. Of others it is not known, or they report
 twice: valkey and sagemaker-hyperpod when it is found and when it is read."""
 _ONE_EACH: Final = _WHEN_READ | _WHEN_FOUND
 

@@ -1,4 +1,4 @@
-"""What LMCache's servers would tell their coordinator over HTTP: events and heartbeats.
+"""What LMCache's servers would report to their coordinator over HTTP: events and heartbeats.
 
 Bounded in size and time.
 """

@@ -15,7 +15,7 @@ from connectors.process.absence import Absence
 from schemas.reasons import ClosedReason
 
 HEARTBEAT_SECONDS = 60.0
-"""A server that sends heartbeats, every five seconds unless told otherwise, is gone after this silence. Its
+"""A server that sends heartbeats, every five seconds unless set otherwise, is gone after this silence. Its
 own coordinator waits for 30 seconds."""
 LEAVING_SECONDS = 15.0
 """A server says that it leaves before it reports the last second."""
@@ -50,7 +50,7 @@ class Liveness:
     ) -> None:
         """`silent_seconds` is how long a server may be silent that sends no heartbeats.
 
-        `doubted` is told when most servers fell silent together: how many were heard, and how many still are.
+        `doubted` is called when most servers fell silent together, with how many were heard and still are.
         """
         self._silent_seconds = silent_seconds
         self._absence = Absence(doubted)
@@ -64,7 +64,7 @@ class Liveness:
         """A server sent a batch of one of its lives at `at`."""
         known = self._heard(server, at)
         if known.incarnation and incarnation > known.incarnation:
-            # What it said may have been of the process before; one that is told so registers again.
+            # What it said may have been of the process before; one that learns so registers again.
             known.beats = known.left = False
         known.incarnation = max(known.incarnation, incarnation)
 

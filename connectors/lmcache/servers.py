@@ -106,7 +106,7 @@ class Servers:
         return source in self.streams and self.reached and self._may_report(self._places[source])
 
     def register(self, server: str) -> bool | None:
-        """A server begins to send heartbeats; tell whether it did before, None if there is no room."""
+        """A server begins to send heartbeats; return whether it did before, None if there is no room."""
         before = self._liveness.beats(server)
         if not before and len(self._liveness) >= MAX_SOURCES:
             return None
@@ -114,7 +114,7 @@ class Servers:
         return before
 
     def beat(self, server: str) -> bool:
-        """A server sends a heartbeat; tell whether it is registered, else it has to."""
+        """A server sends a heartbeat; return whether it is registered, else it has to."""
         if not self._liveness.beats(server):
             return False
         self._liveness.beat(server, time.time())

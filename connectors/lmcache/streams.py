@@ -110,7 +110,7 @@ class ReportStream(ABC):
         return self._log.taken()
 
     def _past(self, reported: Reported, reached: tuple[int, int]) -> bool:
-        """Count a batch that is not beyond (life of the server, its number), and tell whether it is one."""
+        """Count a batch that is not beyond (session of the server, its number); return whether it is one."""
         if reported.incarnation < reached[0]:
             self._log.counts.left_out["past_life"] += 1
             return True

@@ -1,4 +1,4 @@
-"""What of one source goes into the log: its batches in order, and notices where something happened. No IO."""
+"""What goes into the log for a source: its batches in order, and notices where something happened. No IO."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Backwards:
     def given_up(self) -> None:
         """Read no older part: a life of which no number was found ends.
 
-        Continued, it would take in the batches of a next one, which nothing tells from its own.
+        Continued, it would take in the batches of a next one, which nothing distinguishes from its own.
         """
         for position in self.positions.values():
             position.closed = position.closed or position.seq is None

@@ -60,7 +60,7 @@ class PositionsUnwritable(SourcesNotAdded):
 
 
 class PositionsTelemetry(ReaderTelemetry, Protocol):
-    """Where the positions tell what happens."""
+    """Where the positions report what happens."""
 
     def positions_loaded(self, sources: int, known: int) -> None: ...
     def positions_recovered(self, sources: int) -> None: ...
@@ -272,12 +272,12 @@ class Positions:
         if idle:
             ends = await reader.ends()
             for partition in idle:
-                # Whatever was added and acknowledged meanwhile has been told.
+                # Whatever was added and acknowledged meanwhile has been reported.
                 if self._log.is_idle(partition):
                     self._ledger.account(partition, ends[partition] - 1)
 
     async def _recover(self, reader: PositionReader, ends: Mapping[int, int]) -> dict[SourceKey, Stored]:
-        """Write the positions of all sources that the log tells of, because the topic has none at all.
+        """Write the positions of all sources in the log, because the topic has none at all.
 
         It was lost, or nothing was ever published. The first connector to start does so for the others, too.
         """
@@ -362,7 +362,7 @@ class Positions:
         return not self._topic_id or position.topic_id in ("", self._topic_id)
 
     async def _write(self, positions: Sequence[PositionRecord]) -> None:
-        """Write positions; what fails is told and due again."""
+        """Write positions; what fails is reported and due again."""
         try:
             await self._send(positions)
         except KAFKA_FAILURES as error:

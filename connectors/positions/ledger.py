@@ -76,7 +76,7 @@ class Ledger:
     ) -> None:
         """Take over sources where they stand; each is due to be written.
 
-        `lives` tells what the present lives of engines are called. An open incarnation of which nobody said
+        `lives` has the names of the engines' present sessions. An open incarnation of which nobody said
         so is taken to be of the present one.
         """
         for position in positions:

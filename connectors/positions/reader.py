@@ -57,7 +57,7 @@ class PositionsUnreadable(SourcesNotAdded):
 
 
 class ReaderTelemetry(Protocol):
-    """Where the reader tells what it has to leave out."""
+    """Where the reader reports what it has to leave out."""
 
     def position_unusable(self, source: str, reason: str) -> None: ...
     def positions_inexact(self, partition: int, offset: int, end: int) -> None: ...
@@ -205,7 +205,7 @@ class PositionReader:
         self._connected().unsubscribe()
 
     async def by_the_log(self, ends: Mapping[int, int]) -> list[PositionRecord]:
-        """Return the positions of all sources that the events topic tells of before `ends`.
+        """Return the positions of all sources in the events topic before `ends`.
 
         Reads newest records first, because connectors publish of each source every ten seconds, and gives up
         after TAIL_SECONDS: what is older then is reported as not read. Raises PositionsUnreadable.

@@ -1,28 +1,27 @@
-"""Tells when most sources wait for their turn, so that what arrives is better left in the hand-over. No IO.
+"""Finds out when most sources wait for their turn: new messages are then better left in the hand-over. No IO.
 
-What comes of a source that waits has to wait behind it, and dealing with it in turn costs nearly twice as
-much as gathering. A connector that was held up once, while its code was loaded or by Kafka, would go on
+New messages of a source that waits have to wait behind it, and dealing with them in turn costs nearly twice
+as much as gathering. A connector that was held up once, while its code was loaded or by Kafka, would go on
 dealing in turn for ever where the load is more than it can do that way, though it can gather half as much
-again. So it leaves what arrives alone until most sources have had their turn, and then gathers what came
-meanwhile.
+again. So it leaves new messages where they are until most sources have had their turn, and then gathers them.
 """
 
 from __future__ import annotations
 
 LEAST_SOURCES = 64
-"""Fewer are no crowd: they may be costly ones, for which the others must not wait."""
+"""With fewer sources there is no crowd: they may be costly ones, for which the others must not wait."""
 SHARE_LEFT = 1 / 8
-"""Of the sources that waited, when the crowd has thinned."""
+"""The crowd is over when no more than this share of the sources waits that waited at first."""
 LOOK_SECONDS = 2.0
-"""So often it is looked at whether less waits."""
+"""How often we look whether fewer bytes wait."""
 SHARE_DONE = 1 / 4
-"""Of what waits, that is done from one look to the next, or there is no use in waiting for it."""
+"""Share of the waiting bytes that must be done from one look to the next; else waiting is of no use."""
 BETWEEN_SECONDS = 5.0
-"""After a crowd of which less was done: its sources are costly ones, too."""
+"""Pause after a crowd of which less was done: its sources are costly ones, too."""
 
 
 class Crowd:
-    """Whether to leave alone what arrives. Times are of any clock, in seconds."""
+    """Whether to leave new messages in the hand-over. Times are of any clock, in seconds."""
 
     def __init__(self) -> None:
         self._left = 0.0
@@ -43,7 +42,7 @@ class Crowd:
             self._look(size, now)
 
     def lasts(self, sources: int, *, size: int, now: float) -> bool:
-        """Tell whether it has not thinned; `sources` have something that can be dealt with now."""
+        """Return whether it goes on; `sources` have something that can be dealt with now."""
         if self and sources <= self._left:
             self._left = 0.0
         elif self and now >= self._look_at:

@@ -17,7 +17,7 @@ class HandOver:
     """One thread puts, one event loop receives and releases."""
 
     def __init__(self, bound: int, wake: Callable[[], None]) -> None:
-        """Beyond `bound` bytes it is full; `wake`, called in the loop, tells that it no longer is."""
+        """Beyond `bound` bytes it is full; `wake`, called in the loop, says that it no longer is."""
         self._bound = bound
         self._wake = wake
         self._arrived: deque[Received | Together] = deque()

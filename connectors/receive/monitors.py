@@ -1,4 +1,4 @@
-"""Which event streams are connected, as ZMQ's own monitors tell."""
+"""Which event streams are connected, as ZMQ's own monitors report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Connections(Generic[Key]):
             self._leave(peers, before)
 
     def refresh(self) -> None:
-        """Read what the monitors have to tell."""
+        """Read what the monitors report."""
         for socket in self._monitors:
             self._read(socket)
 

@@ -31,8 +31,8 @@ class Pump:
         paused: Callable[[Key], None],
     ) -> None:
         """`deal` takes portions of several sources, when `room` has returned, one after the other, and gives
-        the processor seconds of each; `paused` is told of each pause. `gather` deals with what is as usual of
-        messages that came together, but nothing of sources that wait, the second argument, and returns the
+        the processor seconds of each; `paused` is called for each pause. `gather` deals with what is as usual
+        of messages that came together, but nothing of sources that wait, the second argument, and returns the
         rest and the processor seconds it took.
         """
         self._subscriber = subscriber

@@ -1,4 +1,4 @@
-"""The thread that owns all SUB sockets: it opens, empties in turns and closes them, as it is told."""
+"""The thread that owns all SUB sockets: it opens, empties in turns and closes them, as it is asked."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ Command = Add | Remove | Pause | GoOn
 
 
 class SocketThread:
-    """What the thread does. Other threads only tell it things, and wake it by the socket that is `woken`."""
+    """What the thread does. Other threads only post requests, and wake it by the socket that is `woken`."""
 
     def __init__(
         self,

@@ -37,7 +37,7 @@ class ReplayRequests:
         room: Callable[[], Awaitable[None]],
         charge: Callable[[SourceKey, float], None] = lambda source, seconds: None,
     ) -> None:
-        """`room` returns when `publish` may be called again; `charge` is told what time an answer took."""
+        """`room` returns when `publish` may be called again; `charge` gets the time that an answer took."""
         self._streams = streams
         self._publish = publish
         self._room = room

@@ -46,7 +46,7 @@ class AdviceFinding(msgspec.Struct, frozen=True):
     hash_domain: str
     replicas: list[str]
     subject: str
-    """What tells findings of a kind apart in a hash domain: a replica, or the hash of a first block."""
+    """What distinguishes findings of a kind in a hash domain: a replica, or the hash of a first block."""
     finding: str
     action: str
     figure: str

@@ -69,7 +69,7 @@ class DueMinutes:
         self._standing.update(dict.fromkeys(notes, made))
 
     def written(self, minutes: Collection[Minute]) -> None:
-        """Rows of these minutes, which `write` was told of, are there."""
+        """Rows of these minutes, which `write` was given, are there."""
         self.withdraw(minutes)
         self._due.update(minutes)
 

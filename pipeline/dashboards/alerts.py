@@ -96,7 +96,7 @@ FROM stream_health({RANGE})""",
     severity="critical",
     runbook="tables-stale",
     panel="fleet-freshness",
-    # What is an hour old is not told any more; a page that answers without it is as stale.
+    # What is an hour old is not shown any more; a page that answers without it is as stale.
     metrics="time() - max(kvlens_fleet_newest_window_timestamp_seconds) > 70 "
     "or (count(kvlens_fleet_folded_series) unless count(kvlens_fleet_newest_window_timestamp_seconds))",
 )

@@ -190,7 +190,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     panel: str
     """Id of the panel that shows the case."""
     metrics: str = ""
-    """The same in PromQL, for those who alert in Prometheus; empty where no metric tells it."""
+    """The same in PromQL, for those who alert in Prometheus; empty where no metric shows it."""
 
 
 class UnknownParameter(DataError):

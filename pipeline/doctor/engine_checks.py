@@ -9,7 +9,7 @@ from pipeline.doctor.finding import Finding, Severity
 
 USAGE_MARGIN = 0.25
 """Share of the capacity by which usage may exceed what is held: the last block of each running request is in
-use before it is full, which no event tells, and the page is read at another moment than the window's end."""
+use before it is full, which no event shows, and the page is read at another moment than the window's end."""
 COMPUTED_TOKENS = 100_000
 """Fewer computed tokens say little: the last block of a prompt is never stored."""
 STORED_SHARE = 0.5

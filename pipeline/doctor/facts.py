@@ -31,7 +31,7 @@ class TopicFacts:
     in_sync: int = 1
     """Of these, how many have all acknowledged records, the fewest."""
     id: str = ""
-    """What Kafka tells it from every other topic by; empty where it does not say."""
+    """By what Kafka distinguishes it from every other topic; empty where it does not say."""
 
 
 @dataclass(frozen=True)

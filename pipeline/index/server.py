@@ -230,7 +230,7 @@ class IndexServer:
         return _json(ReplicasResponse(self._index.replicas(self._moment()), state))
 
     def _moment(self) -> float:
-        """Return the time to which ages are told, in seconds since the epoch."""
+        """Return the time to which ages are given, in seconds since the epoch."""
         return time.time() if self._freshness.at is None else self._freshness.at
 
     async def _healthz(self, _request: web.Request) -> web.Response:

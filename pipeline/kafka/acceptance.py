@@ -1,4 +1,4 @@
-"""Whether a decoded record may be applied, as far as the record alone tells.
+"""Whether a decoded record may be applied, as far as the record alone shows.
 
 Types of `schemas` bound every number and name; what is here no type can say. The agents ask before they
 change anything, and the recount asks the same, so that both leave out the same records.
@@ -48,7 +48,7 @@ def accepted_choice(value: bytes | None, headers: Headers, key: bytes | None) ->
 def require_time_of_the_log(record: ChoiceRecord, written_at: float) -> None:
     """Raise RecordRefused where a choice is of another day than its record: rows lie by day, few at a time.
 
-    `written_at`: the log's time of the record, in seconds since the epoch; 0 or less where it tells none.
+    `written_at`: the log's time of the record, in seconds since the epoch; 0 or less where it has none.
     """
     if written_at > 0 and abs(record.time - written_at) > CHOICE_DAY_SECONDS:
         raise RecordRefused("bad_time", NOT_APPLICABLE, ())

@@ -29,8 +29,8 @@ def require_same(
 ) -> None:
     """Raise TopicMadeAgain for the first topic that has another id than is known of it.
 
-    Both map names to ids. Brokers before 2.8 tell none: such a topic cannot be told from another. `saved`:
-    the topics that checkpoints are of, all by default.
+    Both map names to ids. Brokers before 2.8 have none: such a topic cannot be distinguished from another.
+    `saved`: the topics that checkpoints are of, all by default.
     """
     for name, before in known.items():
         found = now.get(name, "")
@@ -52,7 +52,7 @@ class TopicWatch:
 
     @property
     def ids(self) -> dict[str, str]:
-        """The topics' ids by name, as far as the brokers tell them."""
+        """The topics' ids by name, as far as the brokers give them."""
         return {name: topic.id for name, topic in self._topics.items() if topic.id}
 
     async def run(self) -> None:
@@ -64,7 +64,7 @@ class TopicWatch:
     async def look(self) -> None:
         """Raise TopicMadeAgain or TopicMismatch for a topic that has another id or more partitions.
 
-        Brokers that do not answer, and a topic that is gone, are told of by whoever uses them.
+        Brokers that do not answer, and a topic that is gone, are reported by whoever uses them.
         """
         try:
             async with self._looking:

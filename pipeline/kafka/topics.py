@@ -122,7 +122,7 @@ async def _create(admin: AIOKafkaAdminClient, topic: Found, replication_factor: 
 
 
 async def _visible(admin: AIOKafkaAdminClient, kafka: Kafka) -> None:
-    """Brokers tell of new topics a moment after the controller made them; whoever comes next needs them."""
+    """Brokers know new topics a moment after the controller made them; whoever comes next needs them."""
     deadline = time.monotonic() + _VISIBLE_SECONDS
     while missing := [topic.name for topic in await _found(admin, kafka) if not topic.partitions]:
         if time.monotonic() > deadline:

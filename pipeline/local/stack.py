@@ -152,7 +152,7 @@ class Stack:
         environment = dict(self._environment)
         port = getattr(self.settings, name).metrics_port
         if not port:
-            # Its health page tells when it is ready.
+            # Its health page says when it is ready.
             port = self._supervisor.ports.any()
             environment[variable_of(name, "metrics_port")] = str(port)
         if name == "connector":

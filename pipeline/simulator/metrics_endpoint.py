@@ -42,7 +42,7 @@ class EngineFigures:
     usage: float
     block_size: int
     num_gpu_blocks: int | None
-    """None for an endless pool, which has no capacity to tell."""
+    """None for an endless pool, which has no capacity to report."""
     prefill: Prefill | None = None
     """None where no time passes in the engine."""
     prompts: Prompts | None = None

@@ -80,7 +80,7 @@ async def check_log(
     Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, TopicHidden,
     RightMissing, CertificateUnreadable and StoreUnavailable.
     """
-    # Where both are away, the broker is what is told: it comes first in the settings and in the start.
+    # Where both are away, the broker is what is reported: it comes first in the settings and in the start.
     await reach(settings.kafka)
     require_rights(await describe(settings), settings.kafka, [VERIFY])
     tables = await aside(lambda: StoredTables(settings.clickhouse))
@@ -242,7 +242,7 @@ class Comparison:
         check.finish()
 
     async def _committed(self) -> Callable[[int], Committed]:
-        """Return what tells how far the agents are whose rows a partition of figures has."""
+        """Return what shows how far the agents are whose rows a partition of figures has."""
         settings = self.settings
         async with (
             opened_topic(settings, "events", agent="replica", decode=accepted_events) as events,

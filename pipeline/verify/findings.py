@@ -51,7 +51,7 @@ class Findings:
     set_aside: Counter[str] = field(default_factory=Counter)
     """Records that cannot be applied, by reason."""
     removed: int = 0
-    """Records of the events topic that are gone, and that no worker has applied or told to be lost yet."""
+    """Records of the events topic that are gone, and that no worker has applied or reported as lost yet."""
     degraded: int = 0
     """Sources that are open and lack something that the log never had, or lost before it was applied."""
     _kept_of: Counter[str] = field(default_factory=Counter)

@@ -13,7 +13,7 @@ _ERASE = "\r\x1b[K"
 
 
 class Cost(NamedTuple):
-    """What a topic takes, as far as a trial tells."""
+    """What a topic takes, as far as a trial shows."""
 
     offsets: int
     seconds: float

@@ -22,7 +22,7 @@ from pipeline.verify.open_transactions import held_back
 from schemas.settings import Kafka, Settings
 
 _WAIT_MS = 50
-"""For records; short, because nothing tells when only the end of a transaction is left to come."""
+"""For records; short, because nothing shows when only the end of a transaction is left to come."""
 _FETCH_RECORDS = 500
 _SILENT_FETCHES = 600
 

@@ -33,7 +33,7 @@ def serve(config: Path | None, data_dir: Path | None) -> None:
 
     It listens on page.host and page.port of the settings, until you stop it.
     It reads ClickHouse, and Kafka for the findings on Pipeline health; it needs no worker. It listens on
-    127.0.0.1 unless told otherwise. Where other machines reach it, it needs page.token. Without ClickHouse it
+    127.0.0.1 unless set otherwise. Where other machines reach it, it needs page.token. Without ClickHouse it
     says why, once, and shows the boards as soon as it answers.
     """
     on_purpose: dict[str, str] = {}
@@ -94,7 +94,7 @@ async def _findings(settings: Settings, on_purpose: Mapping[str, str]) -> dict[s
 
 
 async def _tell_unless_usable(store: ClickHouse) -> None:
-    """Look once at what every board needs, so that a wrong password is told where it was given."""
+    """Look once at what every board needs, so that a wrong password is reported where it was given."""
     from connectors.process.errors import OperatorError
     from connectors.process.leaving import aside
     from pipeline.clickhouse.migrations import missing

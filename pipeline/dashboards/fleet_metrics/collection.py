@@ -35,7 +35,7 @@ RANGE_SECONDS = 300
 SETTLED_SECONDS = 30
 """How much younger than the range the newest window is at least: minutes are computed by then."""
 LOOKED_BACK_SECONDS = 3600
-"""Rows older than that are no news, and not told."""
+"""Rows older than that are no news, and not shown."""
 FRESH_SECONDS = 10.0
 """A page serves everybody who asks within this time."""
 ADVICE_SECONDS = 60.0
@@ -163,7 +163,7 @@ def _replicas(gauges: _Gauges, sums: Sums) -> None:
 def _tokens(gauges: _Gauges, sums: Sums) -> None:
     held: defaultdict[tuple[str, str], float] = defaultdict(float)
     for (model, medium), (tokens,) in sums.items():
-        # What no engine tells is no figure, and not 0.
+        # What no engine reports is no figure, and not 0.
         if tokens is not None:
             held[model, medium if medium in MEDIA else "other"] += tokens
     for labels, tokens in held.items():

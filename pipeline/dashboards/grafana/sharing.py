@@ -15,7 +15,7 @@ from pipeline.dashboards.panel import Panel
 
 OF_ANOTHER_PANEL = DataSource("datasource", "-- Dashboard --")
 PART = "part"
-"""The column of a shared statement that tells whose row it is."""
+"""The column of a shared statement that says whose row it is."""
 
 
 class SharedQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""What connectors, workers and indexes tell of themselves that somebody has to look at."""
+"""What connectors, workers and indexes report of themselves that somebody has to look at."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ async def _counted(
         consumer.seek(place, starts[place])
     size = 0
     deadline = time.monotonic() + COUNTED_SECONDS
-    # Whoever may see a topic's offsets and not its records is told the most that they can be.
+    # Whoever may see a topic's offsets and not its records gets the most that they can be.
     with contextlib.suppress(TopicAuthorizationFailedError):
         while behind and size < COUNTED_BYTES and time.monotonic() < deadline:
             for place, fetched in (await consumer.getmany(*behind, timeout_ms=200)).items():

@@ -162,7 +162,7 @@ async def _brokers(admin: AIOKafkaAdminClient) -> int:
 
 
 async def _configs(admin: AIOKafkaAdminClient, topics: list[TopicFacts]) -> dict[str, dict[str, str] | str]:
-    """Return each topic's configuration, or why the broker does not tell it."""
+    """Return each topic's configuration, or why the broker does not give it."""
     wanted = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics if topic.partitions]
     configs: dict[str, dict[str, str] | str] = {}
     for response in await admin.describe_configs(wanted) if wanted else ():

@@ -1,4 +1,4 @@
-"""docs/metrics.md: what the processes tell Prometheus about themselves, and the fleet's figures."""
+"""docs/metrics.md: what the processes export to Prometheus about themselves, and the fleet's figures."""
 
 from __future__ import annotations
 

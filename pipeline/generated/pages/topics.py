@@ -23,7 +23,7 @@ from schemas.figures import FIGURES, TABLE_FIELD
 
 READING = Path(__file__).with_name("reading_topics.md")
 TAGS = ("type", TABLE_FIELD)
-"""Fields that tell which struct a map is."""
+"""Fields that say which struct a map is."""
 Field = tuple[str, str, str]
 """Name, type, meaning."""
 DOWNSTREAM = "downstream services"

@@ -1,4 +1,4 @@
-"""The topic of choices: what is appended is acknowledged, or whoever asked for it is told that it is not."""
+"""The topic of choices: what is appended is acknowledged, or whoever asked for it learns that it is not."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ChoiceLog:
         producer = AIOKafkaProducer(
             acks="all",
             # A record that is in the log twice counts once (`schemas.rows.ChoiceRow`). An idempotent producer
-            # would go on trying when its router has long been told that nobody knows.
+            # would go on trying when its router has long had the answer that nobody knows.
             enable_idempotence=False,
             compression_type=None if compression == "none" else compression,
             request_timeout_ms=int(ANSWER_SECONDS * 1000),

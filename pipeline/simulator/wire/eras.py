@@ -56,12 +56,12 @@ class Era:
 
     @property
     def media_known(self) -> bool:
-        """Whether the era can tell the GPU from other tiers."""
+        """Whether the era can distinguish the GPU from other tiers."""
         return "medium" in self.stored_fields
 
     @property
     def groups_known(self) -> bool:
-        """Whether the era can tell KV cache groups apart (needed by hybrid engines)."""
+        """Whether the era can distinguish KV cache groups (needed by hybrid engines)."""
         return "group_idx" in self.stored_fields
 
 

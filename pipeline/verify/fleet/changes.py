@@ -120,7 +120,7 @@ class ChangesInOrder:
     def of(self, record: ResidencyRecord, alone: Callable[[SourceId], bool]) -> list[Change]:
         """Return the changes of a record by event time; what is equal stays in its order.
 
-        `alone` tells whether a source counts as hashing differently.
+        `alone` says whether a source counts as hashing differently.
         """
         changes: list[Change] = []
         orders: dict[SourceId, _Order] = {}

@@ -60,7 +60,7 @@ class ShardCheck:
         forget_seconds: float = Worker().forget_seconds,
         beginning: Beginning | None = None,
     ) -> None:
-        """`found`: its rows. `beginning` tells what was known where the log begins."""
+        """`found`: its rows. `beginning` has what was known where the log begins."""
         beginning = beginning or Beginning()
         self.recount = FleetRecount(settings, beginning, forget_seconds=forget_seconds)
         self._beginning = beginning
@@ -133,7 +133,7 @@ class ShardCheck:
             self._absent(row, self._version_found.get(key))
 
     def _told(self, row: FleetRow) -> bool:
-        """Return whether the log tells such a row of this window."""
+        """Return whether the log gives such a row of this window."""
         if isinstance(row, HashGroupRow):
             return self._beginning.whole
         first = self._from.get(type(row))
@@ -274,7 +274,7 @@ class ShardCheck:
 
 
 def _compared_from(beginning: Beginning, losses_known_from: float) -> dict[type[FleetRow], int]:
-    """Return the first window of which rows can be told, for each table of which not all can."""
+    """Return the first window of which rows can be known, for each table of which not all can."""
     if beginning.whole:
         return {}
     held = times.window_of(beginning.since) + 1
@@ -284,7 +284,7 @@ def _compared_from(beginning: Beginning, losses_known_from: float) -> dict[type[
 
 
 def _as_far_as_told(row: FillsRow, found: FillsRow, fills: Fills) -> FillsRow:
-    """Return the row with what the one found may say instead of what the log does not tell: that the source
+    """Return the row with what the one found may say instead of what the log does not show: that the source
     was taken to hash differently."""
     most = fills.cold_or_unknown
     blocks = found.unknown_blocks - row.unknown_blocks

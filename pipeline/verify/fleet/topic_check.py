@@ -20,7 +20,7 @@ ANEW = "the fleet agent began with nothing because the residency topic had lost 
 
 _Begins = Literal["first", "later", "anew", "unknown"]
 """first: with the first record ever. later: some shard begins later, but what was resident then is known.
-anew: the fleet agent began there with nothing; whether the replica agent did so, too, nothing tells."""
+anew: the fleet agent began there with nothing; whether the replica agent did so, too, nothing shows."""
 
 
 class TopicCheck:
@@ -29,7 +29,7 @@ class TopicCheck:
     def __init__(self) -> None:
         self._begins: _Begins = "first"
         self._before: dict[PoolOfLife, ResidencySums] = {}
-        """What was resident where shards begin whose beginning is gone; lives are not told apart."""
+        """What was resident where shards begin whose beginning is gone; sessions are not distinguished."""
         self._committed: dict[int, int] = {}
         """Offset by partition of the events topic, of those that are there from their beginning."""
         self._wanted: dict[PoolOfLife, ResidencySums] = {}
@@ -66,7 +66,7 @@ class TopicCheck:
                     sums.changes.count_columns(columns)
 
     def begins_later(self, beginning: Beginning | None) -> None:
-        """Note that the first records of a shard are gone; None if nothing tells what was resident then."""
+        """Note that the first records of a shard are gone; None if nothing shows what was resident then."""
         if beginning is None:
             self._begins = "unknown"
             return

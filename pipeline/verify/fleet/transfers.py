@@ -68,7 +68,7 @@ class Transfers:
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
         self._known: dict[int, bool] = {}
-        """Whether the last block of a run was stored before; of two runs of one name the first tells."""
+        """Whether the last block of a run was stored before; of two runs of one name the first decides."""
         self._decided_to: dict[int, float] = {}
 
     def add(self, change: Change, would: Would, chain: Chain | None, *, known: bool) -> None:

@@ -14,7 +14,7 @@ from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, SUBS
 TABLE = "residency"
 """The name under which the topic is reported; it is no table."""
 ANY_LIFE = 0
-"""Instead of an incarnation, where lives are not told apart."""
+"""Instead of an incarnation, where sessions are not distinguished."""
 _KINDS = {
     FILLED: "filled_blocks",
     GENERATED: "generated_blocks",

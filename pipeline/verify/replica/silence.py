@@ -47,7 +47,7 @@ class Silences:
         """Latest receipt of each."""
 
     def in_doubt(self, source: SourceId) -> bool:
-        """Return whether a source may have been forgotten, and no record was told to be the one."""
+        """Return whether a source may have been forgotten, and no record was named as the one."""
         return self._clock - self._shown.get(source, self._clock) >= self._possible
 
     def next(self, record: EventsRecord, told: Callable[[SourceId], bool]) -> list[SourceId]:

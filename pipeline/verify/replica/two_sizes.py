@@ -273,7 +273,7 @@ class TwoSizes:
         return chain
 
     def _paired(self, store: Store) -> bool:
-        """Cover what the blocks of a coarse store hold; tell whether that is known."""
+        """Cover what the blocks of a coarse store hold; return whether that is known."""
         tails = self._tails_known(store)
         if not tails:
             coarse_parent = None if store.parent is None else self.coarse.get(store.parent)

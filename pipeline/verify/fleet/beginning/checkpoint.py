@@ -26,7 +26,7 @@ _MEDIA = 14
 """Bits of a pair that are media; the next one says that its source received KV when the block came, and the
 last that a loss is remembered."""
 _LOWER_MEDIA = 1 << 32
-"""Where the constants of gauges begin, which tell entries of media below the GPU apart."""
+"""Where the constants of gauges begin, which distinguish entries of media below the GPU."""
 _MASK = (1 << 64) - 1
 _BLOCK_COLUMNS = "QdIHHHHHHQHHH"
 """Key, last eviction, size, owners, holders, evicted, cleared, lineage, depth, root, and three of those that

@@ -27,7 +27,7 @@ CONTRADICTED = "its checkpoint does not follow from the log"
 
 
 class BeginningUnknown(Exception):
-    """Nothing tells what was held where the log begins; the argument says why."""
+    """Nothing shows what was held where the log begins; the argument says why."""
 
     def __str__(self) -> str:
         return f"{UNKNOWN}: {self.args[0]}"
@@ -38,7 +38,7 @@ class Beginning:
     """What is known of a shard before the first record of its log."""
 
     since: float = -math.inf
-    """Latest event time of what came before; figures of windows behind it can be told."""
+    """Latest event time of what came before; figures of windows behind it can be known."""
     held: Pools = field(default_factory=dict)
     saved_offset: int = 0
     """Records from here on come after the checkpoint."""
