@@ -21,7 +21,7 @@ class Compartment(NamedTuple):
 @dataclass(slots=True)
 class _Declaration:
     revision: tuple[int, int]
-    """Life of the server, and the number of the declaration in it."""
+    """Session of the server, and the number of the declaration in it."""
     compartments: set[Compartment]
 
 

@@ -61,7 +61,7 @@ class Liveness:
         return len(self._servers)
 
     def reported(self, server: str, incarnation: int, at: float) -> None:
-        """A server sent a batch of one of its lives at `at`."""
+        """A server sent a batch of one of its sessions at `at`."""
         known = self._heard(server, at)
         if known.incarnation and incarnation > known.incarnation:
             # What it said may have been of the process before; one that learns so registers again.

@@ -23,7 +23,7 @@ SOON: Final = 60.0
 
 
 class Loads:
-    """What one life of a server loads, by its batches in their order."""
+    """What one session of a server loads, by its batches in their order."""
 
     def __init__(self, incarnation: int) -> None:
         self.incarnation = incarnation
@@ -71,7 +71,7 @@ class LoadsOfServers:
         self._by_server: dict[str, Loads] = {}
 
     def of(self, server: str, incarnation: int, seq: int) -> Loads | None:
-        """Return the loads of the life of a server that its next batch is of; None if it came before."""
+        """Return the loads of the session of a server that its next batch is of; None if it came before."""
         known = self._by_server.get(server)
         if known is None or incarnation > known.incarnation:
             known = self._by_server[server] = Loads(incarnation)

@@ -246,7 +246,7 @@ class Servers:
                 self._storage.setdefault(server, []).append(stream)
 
     def _end(self, key: SourceKey, reason: ClosedReason, now: float) -> None:
-        """Stop reading a place; a report of it begins another life."""
+        """Stop reading a place; a report of it begins another session."""
         stream = self.streams.pop(key)
         place = self._places.pop(key)
         del self._at[place]

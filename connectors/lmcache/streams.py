@@ -1,6 +1,6 @@
 """Streams of LMCache's servers and of the storage behind them: batches in, records out. No IO.
 
-A server's memory dies with it, so it is a source whose lives are the server's, and whose numbers are the
+A server's memory dies with it, so it is a source whose sessions are the server's, and whose numbers are the
 server's less one. Storage outlives the servers that write to it, and several may: its batches are numbered as
 they arrive, and its records say how far each server is in them. So either knows by itself what it has taken.
 """
@@ -77,7 +77,7 @@ class ReportStream(ABC):
 
     @property
     def begun(self) -> bool:
-        """Whether the log has something of the present life."""
+        """Whether the log has something of the present session."""
         return self._log.begun
 
     @property
@@ -95,7 +95,7 @@ class ReportStream(ABC):
         return self._log.taken()
 
     def end(self, reason: ClosedReason, now: float) -> list[EventsRecord]:
-        """End the life that the log has something of; what comes next begins another."""
+        """End the session that the log has something of; what comes next begins another."""
         self._log.end(reason, now)
         return self._log.taken()
 
@@ -151,7 +151,7 @@ class MemoryStream(ReportStream):
             if log.begun and reported.incarnation > self._reached[0]:
                 log.end("restarted", received_at)
             if not log.begun:
-                # Whoever reads a server knows its life by this; one that was closed goes on as another.
+                # Whoever reads a server knows its session by this; one that was closed goes on as another.
                 self._last = max(reported.incarnation * MICROSECONDS, self._last + 1)
                 log.runs.incarnation = self._last
             if reported.loads_stay:
@@ -172,7 +172,7 @@ class StorageStream(ReportStream):
 
     @property
     def servers(self) -> Mapping[str, tuple[int, int]]:
-        """(Life, number of the last batch taken) of the servers that have written to it."""
+        """(Session, number of the last batch taken) of the servers that have written to it."""
         return self._reached
 
     def take(self, reported: Reported, part: Part | None, received_at: float) -> list[EventsRecord]:

@@ -17,7 +17,7 @@ Outcome = Literal[
 ]
 LeftOut = Literal[
     "backlog",  # live, and no room to wait, or of no use there; it is asked for
-    "past_life",  # live, and of a life that was over before
+    "past_life",  # live, and of a session that was over before
     "paused",  # live, of an engine that connects to us and sends faster than its share is dealt with
     "disordered",  # answered out of order, repeated, or with an impossible number
 ]
@@ -39,7 +39,7 @@ class RequestInFlight:
 
     first: int
     fingerprint: int | None
-    """Fingerprint of batch `first`; None when nothing is known of this life."""
+    """Fingerprint of batch `first`; None when nothing is known of this session."""
     due: int
     """The number that was due when it was sent."""
     missed: bool
@@ -54,7 +54,7 @@ class RequestInFlight:
     hole: bool = False
     """It was given up at a hole, to be asked for again."""
     void: bool = False
-    """Another life of the engine began."""
+    """Another session of the engine began."""
 
     @property
     def over(self) -> bool:

@@ -101,8 +101,8 @@ class Publisher(Protocol):
 class SourceLog:
     """The records of one source. It decides nothing: whoever calls knows what is next, and what is lost.
 
-    The incarnation is the time of first contact in microseconds; the next life gets a greater one. `now` is
-    the time of a notice, and counts for the age of a run.
+    The incarnation is the time of first contact in microseconds; the next session gets a greater one. `now`
+    is the time of a notice, and counts for the age of a run.
     """
 
     def __init__(

@@ -335,8 +335,8 @@ class Recovery:
     def _answered_nothing(self, request: RequestInFlight, now: float) -> None:
         """The engine has nothing from the last batch taken on.
 
-        If it keeps batches for replay, it never published that one in its present life. Whether it does may
-        have to be found out.
+        If it keeps batches for replay, it never published that one in its present session. Whether it does
+        may have to be found out.
         """
         if request.fingerprint is None:
             return

@@ -12,8 +12,8 @@ class Backwards:
     """What one partition of the events topic says, of which the newest part is read first.
 
     Once all parts are in, positions are those of reading it from the beginning. Before, those of sources in
-    the newer parts already are, as a source's newest record is of its last life, but for those whose numbers
-    are in older ones.
+    the newer parts already are, as a source's newest record is of its last session, but for those whose
+    numbers are in older ones.
     """
 
     def __init__(self, partition: int, end: int) -> None:
@@ -45,7 +45,7 @@ class Backwards:
         self._part = {}
 
     def given_up(self) -> None:
-        """Read no older part: a life of which no number was found ends.
+        """Read no older part: a session of which no number was found ends.
 
         Continued, it would take in the batches of a next one, which nothing distinguishes from its own.
         """

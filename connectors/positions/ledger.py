@@ -14,7 +14,7 @@ MOST_EMITTERS = 1000
 """Publishers of one source of which it is known how far they are: they are in each of its positions."""
 
 Reached = tuple[int, int]
-"""Life of a publisher, and one of its numbers."""
+"""Session of a publisher, and one of its numbers."""
 
 
 def advance(position: PositionRecord, mention: Mention) -> None:

@@ -2,7 +2,7 @@
 
 A file is empty while a disk is full or a mount is half done, a list is empty while its server comes up, and
 who cannot be heard may only be cut off from us. What follows from believing it would have to be undone:
-lives end, and figures drop to nothing. So most of anything is taken to be gone only if that is found for a
+sessions end, and figures drop to nothing. So most of anything is taken to be gone only if that is found for a
 while, by who answers properly all that time; what goes one by one is believed at once.
 """
 

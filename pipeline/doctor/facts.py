@@ -154,7 +154,7 @@ class HealthFacts:
 
 @dataclass(frozen=True)
 class LifeFacts:
-    """The newest life of a source in `sources`."""
+    """The newest session of a source in `sources`."""
 
     model: str
     incarnation: int
@@ -168,16 +168,16 @@ class LifeFacts:
     trust: Trust
     trust_since: float
     superseded: int = 0
-    """Lives of this source that ended so within the last hour."""
+    """Sessions of this source that ended so within the last hour."""
     openings: tuple[float, ...] = ()
-    """When lives of this source began within the last hour and a bit."""
+    """When sessions of this source began within the last hour and a bit."""
     remarks: tuple[str, ...] = ()
     """What is odd about the stream: `schemas.reasons.Remark`, some with a colon and what it is about."""
 
 
 @dataclass(frozen=True)
 class HashFacts:
-    """With whom the present life of a source was found to hash alike, from `source_hashes`."""
+    """With whom the present session of a source was found to hash alike, from `source_hashes`."""
 
     alone: bool
     """With nobody, though its traffic and that of others keep coming back to first blocks."""
@@ -196,7 +196,7 @@ class EngineFacts:
     counters: Mapping[str, tuple[int, int]]
     """(hits, queries) in tokens when the page was read last, by cache."""
     computed_tokens: int | None
-    """Prompt tokens looked up and not found, from the first to the last reading of the present life."""
+    """Prompt tokens looked up and not found, from the first to the last reading of the present session."""
     entries: int | None
     """GPU blocks that the tables hold at the end of the window of the last reading; None without a row, and
     where several groups or sizes overlap."""

@@ -12,7 +12,7 @@ from pipeline.doctor.facts import EngineFacts, SourceId
 from schemas.settings import ClickHouse
 from schemas.trust import Trust, worst
 
-# Readings of the present life only: counters of another begin at 0.
+# Readings of the present session only: counters of another begin at 0.
 _ENGINES = """
 WITH
     now('UTC') - INTERVAL 1 HOUR AS since,
