@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.simulation.forked import simulated
 from tests.simulation.schedule import schedule
 
 FAULTY = """
@@ -20,11 +21,10 @@ sys.exit(main())
 """A worker that commits offsets, and of records nothing."""
 
 
-def _simulated(
-    *arguments: str, program: tuple[str, ...] = ("-m", "tests.simulation")
-) -> subprocess.CompletedProcess[str]:
-    asked = [sys.executable, *program, *arguments]
-    return subprocess.run(asked, capture_output=True, text=True, timeout=110, env={"PYTHONHASHSEED": "0"})
+def _anew(*arguments: str) -> str:
+    """Return what a process of its own says, whose memory lies elsewhere."""
+    asked = [sys.executable, "-m", "tests.simulation", *arguments]
+    return subprocess.check_output(asked, text=True, timeout=110, env={"PYTHONHASHSEED": "0"})
 
 
 def test_a_schedule_follows_from_its_seed() -> None:
@@ -39,13 +39,13 @@ def test_some_actions_can_be_left_out() -> None:
 
 
 def test_the_same_seed_makes_the_same_run() -> None:
-    runs = [_simulated("--seed", "5", "--schedules", "4").stdout.split("awaits")[0] for _ in range(2)]
+    runs = [_anew("--seed", "5", "--schedules", "4").split("awaits")[0] for _ in range(2)]
     assert runs[0] == runs[1]
     assert "4 schedules" in runs[0]
 
 
 def test_a_fault_is_found_and_its_schedule_printed_shortened_and_to_be_run_again() -> None:
-    found = _simulated("--seed", "1", "--schedules", "50", program=("-c", FAULTY))
+    found = simulated("--seed", "1", "--schedules", "50", program=FAULTY)
     assert found.returncode == 1, found.stdout + found.stderr
     assert "fails:" in found.stdout
     assert "recount: " in found.stdout or "not committed" in found.stdout
@@ -53,5 +53,5 @@ def test_a_fault_is_found_and_its_schedule_printed_shortened_and_to_be_run_again
     *actions, again = shortened.strip().splitlines()[1:]
     assert len(actions) <= 4
     arguments = again.split('ARGS="')[1].rstrip('"').split()
-    assert _simulated(*arguments, program=("-c", FAULTY)).returncode == 1
-    assert "no difference" in _simulated(*arguments).stdout
+    assert simulated(*arguments, program=FAULTY).returncode == 1
+    assert "no difference" in simulated(*arguments).stdout

@@ -6,10 +6,9 @@ together have six minutes of two.
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.simulation.forked import simulated
 
 FIXED_SEED, FIXED_SCHEDULES, AT_ONCE = 20_261_128, 200, 50
 FRESH_SECONDS = 45
@@ -17,8 +16,7 @@ FRESH_SECONDS = 45
 
 def simulate(*limits: str) -> None:
     # Apart: what the product reaches the world through is replaced there.
-    asked = [sys.executable, "-m", "tests.simulation", *limits]
-    run = subprocess.run(asked, capture_output=True, text=True)
+    run = simulated(*limits)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "no difference" in run.stdout
 
