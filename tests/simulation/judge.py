@@ -71,7 +71,8 @@ def _of_engine(play: Play, engine: Engine) -> Iterator[str]:
     for record, entry, gone in _written(play):
         if record.replica != engine.name:
             continue
-        if not gone:  # a connector that starts knows no session that retention took whole
+        # A connector that starts knows no session that retention took whole, or of which all comes late.
+        if not (gone or entry.late):
             lives.add(record.incarnation)
         if record.incarnation < newest:
             continue

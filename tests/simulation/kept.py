@@ -71,6 +71,13 @@ def _spoke_once_in_a_later(play: Play) -> bool:
     return incarnations[0] < incarnations[3] == incarnations[-1] and play.connectors[0].starts == 2
 
 
+def _came_late(play: Play) -> bool:
+    """What a killed connector had published came when its successor had looked, and begun another session."""
+    [log] = [log for (topic, _), log in play.simulation.broker.log.items() if ".events." in topic]
+    sessions = [record.incarnation for record, _ in records(play) if record.replica == "r1"]
+    return log.entries[0].late and sessions[0] < sessions[1] == sessions[-1]
+
+
 KEPT = {
     "rows that nobody committed, of records that retention took": Kept(
         replace(
@@ -140,6 +147,30 @@ KEPT = {
             ),
         ),
         _spoke_once_in_a_later,
+    ),
+    "first records of a connector that was killed, which come when its successor has looked": Kept(
+        replace(
+            _ONE,
+            seed=7310777,
+            engines=2,
+            shards=2,
+            workers=2,
+            capacity=12,
+            prompts=2,
+            checkpoint_seconds=5.0,
+            carry_seconds=10.0,
+            linger_seconds=1.6,
+            seconds=8.0,
+            actions=(
+                Action(0.019, "kill", 3, 557769),
+                Action(0.231, "serve", 3, 210643),
+                Action(0.322, "lie", 2, 149983),
+                Action(1.127, "serve", 5, 543894),
+                Action(1.405, "slow", 5, 469810),
+                Action(1.646, "clear", 4, 381476),
+            ),
+        ),
+        _came_late,
     ),
 }
 
