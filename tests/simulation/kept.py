@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tests.simulation.judge import records
+from tests.simulation.loop import BEGINNING
 from tests.simulation.play import Play
 from tests.simulation.run import Runner
 from tests.simulation.schedule import Action, Schedule
+from tests.simulation.supervised import LONGEST_AWAY
 
 
 class Kept(NamedTuple):
@@ -76,6 +78,12 @@ def _came_late(play: Play) -> bool:
     [log] = [log for (topic, _), log in play.simulation.broker.log.items() if ".events." in topic]
     sessions = [record.incarnation for record, _ in records(play) if record.replica == "r1"]
     return log.entries[0].late and sessions[0] < sessions[1] == sessions[-1]
+
+
+def _was_waited_for(play: Play) -> bool:
+    """The connector still stopped when all faults had ended, so that engines said their last much later."""
+    [(at, _)] = play.engines[1].published
+    return at > BEGINNING + play.schedule.seconds + LONGEST_AWAY and play.connectors[0].starts == 2
 
 
 KEPT = {
@@ -171,6 +179,25 @@ KEPT = {
             ),
         ),
         _came_late,
+    ),
+    "a connector that stops for long when all is to come to rest": Kept(
+        replace(
+            _ONE,
+            seed=7311254,
+            engines=3,
+            partitions=2,
+            keeps=3,
+            prompts=12,
+            carry_seconds=10.0,
+            linger_seconds=1.6,
+            seconds=5.0,
+            actions=(
+                Action(1.844, "serve", 3, 287152),
+                Action(2.532, "slow", 5, 667276),
+                Action(2.889, "stop", 2, 584191),
+            ),
+        ),
+        _was_waited_for,
     ),
 }
 

@@ -19,7 +19,7 @@ from tests.simulation.loop import Process
 from tests.simulation.schedule import Action, Schedule
 from tests.simulation.simulation import Simulation
 from tests.simulation.store import Trouble
-from tests.simulation.supervised import LONGEST_AWAY, Main, Supervised
+from tests.simulation.supervised import LONGEST_AWAY, LONGEST_STOP, Main, Supervised
 
 HEALED_SECONDS = 1.0
 SETTLING_SECONDS = 6.0
@@ -113,7 +113,8 @@ class Play:
         for supervised in self.all:
             supervised.heal()
         # Who is away for long comes back, before anything is over for it.
-        simulation.run(simulation.now + LONGEST_AWAY, unless=lambda: not any(each.away for each in self.all))
+        back = simulation.now + LONGEST_STOP + LONGEST_AWAY
+        simulation.run(back, unless=lambda: not any(each.away for each in self.all))
         if self.overlapping:
             # Those that stay find out what the others did when they look twice.
             self._end(self.overlapping)
@@ -137,7 +138,8 @@ class Play:
         simulation = self.simulation
         for process in processes:
             process.end()
-        simulation.run(simulation.now + 9.0, unless=lambda: not any(process.runs for process in processes))
+        ended = simulation.now + LONGEST_STOP
+        simulation.run(ended, unless=lambda: not any(process.runs for process in processes))
 
     def _settled(self) -> list[str]:
         """Wait until what is in the log now is committed; return where that takes too long.

@@ -11,6 +11,8 @@ from schemas.settings import Settings
 from tests.simulation.loop import Process
 from tests.simulation.simulation import Simulation
 
+LONGEST_STOP = 9.0
+"""Seconds from when a process is asked to stop until its end."""
 LONGEST_AWAY = 7.0
 """Seconds from the end of a process to its next start."""
 
@@ -39,8 +41,8 @@ class Supervised:
 
     @property
     def away(self) -> bool:
-        """Whether it ended and will be started again."""
-        return self._wanted and not self.runs
+        """Whether it ended, or is about to, and will be started again."""
+        return self._wanted and (not self.runs or self.stop.is_set())
 
     def start(self) -> None:
         """Run it from now on."""
