@@ -415,6 +415,10 @@ class Index:
     )
 
 
+MEDIA = frozenset({"gpu", "cpu", "disk", "storage", "fs", "obj", "external"})
+"""Media that figures of the fleet name; the rest are `other`."""
+
+
 class Fleet:
     """The fleet's figures, as `kvlens serve` exports them: of the range that ended at `range_end`."""
 

@@ -28,7 +28,7 @@ from pipeline.dashboards.fleet_metrics.folding import Sums, kept_models, kept_re
 from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.question import Question
 from pipeline.errors import StoreUnavailable
-from schemas.metrics import Fleet, Gauge
+from schemas.metrics import MEDIA, Fleet, Gauge
 
 RANGE_SECONDS = 300
 """Whole minutes, so that it is the same from rows of ten seconds and of minutes."""
@@ -42,7 +42,6 @@ ADVICE_SECONDS = 60.0
 """Advice is the dearest answer, and its range moves once a minute: what was answered is kept so long."""
 MODELS = 50
 REPLICA_SERIES = 200
-MEDIA = frozenset({"gpu", "cpu", "disk", "storage", "fs", "obj", "external"})
 HIT_KINDS = ("actual", "own_ideal", "ideal")
 
 

@@ -1,4 +1,8 @@
-"""What a worker without ClickHouse says of the last minutes, from the rows that it made itself. No IO."""
+"""What a worker without ClickHouse says of the last minutes, from the rows that it made itself. No IO.
+
+These are the figures of the views `held_series` (at the end of the range) and `fills_series`; a test has both
+of the same rows.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from pipeline.fleet.causes import CAUSES, REANNOUNCED
+from schemas.metrics import MEDIA
 from schemas.rows import FillsRow, OccupancyRow, Row, StreamHealthRow
 
 RANGE = timedelta(seconds=300)
@@ -34,9 +39,10 @@ class Sums(NamedTuple):
     streams: Counter[tuple[str, str]]
     """Event streams by model and the trust that they ended the range with."""
     filled: Counter[tuple[str, str]]
-    """Tokens by model and cause, of the whole range."""
+    """Tokens by model and cause, of the whole range; `at_receivers` is what only sources had that receive
+    KV."""
     cached: Counter[tuple[str, str]]
-    """Tokens held at the end of the range, by model and medium."""
+    """Tokens held at the end of the range, by model and medium; none where nobody says how many they are."""
     gpu_blocks: Counter[str]
     """Physical GPU blocks held at the end of the range by replicas whose capacity is known, by model."""
     gpu_capacity: Counter[str]
@@ -88,24 +94,20 @@ def sums(agents: Iterable[RecentRows]) -> Sums | None:
     settled = newest - SETTLED
     end = settled - timedelta(seconds=settled.timestamp() % _MINUTE)
     rows = [row for agent in kept for row in agent.between(end - RANGE, end)]
-    latest: dict[tuple[Any, ...], Any] = {}
-    fills: list[FillsRow] = []
-    for row in rows:
-        if isinstance(row, FillsRow):
-            fills.append(row)
-        else:
-            latest[_key(row)] = row
-    pools = [row for row in latest.values() if isinstance(row, OccupancyRow)]
-    cached: Counter[tuple[str, str]] = Counter()
-    for pool in pools:
-        cached[pool.model, pool.medium] += pool.tokens
-    held, capacity = _gpu(pools)
+    fills = [row for row in rows if isinstance(row, FillsRow)]
+    streams = {_key(row): row.trust for row in rows if isinstance(row, StreamHealthRow)}
+    cached, held, capacity = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+    for (model, _, _, medium), pools in _at_the_end(rows).items():
+        of_rank = _held(pools)
+        if of_rank.tokens is not None:
+            cached[model, medium if medium in MEDIA else "other"] += of_rank.tokens
+        if medium == "gpu" and of_rank.capacity_blocks:
+            held[model] += of_rank.entries
+            capacity[model] += of_rank.capacity_blocks
     return Sums(
         end=end,
         newest=_newest(row for agent in kept for row in agent.between(end - RANGE, newest + SETTLED)),
-        streams=Counter(
-            (row.model, row.trust) for row in latest.values() if isinstance(row, StreamHealthRow)
-        ),
+        streams=Counter((str(model), trust) for (_, model, *_), trust in streams.items()),
         filled=_filled(fills),
         cached=cached,
         gpu_blocks=held,
@@ -138,25 +140,57 @@ def _filled(rows: list[FillsRow]) -> Counter[tuple[str, str]]:
         if row.group_idx == main[row.hash_domain, row.replica]:
             for cause in CAUSES[:REANNOUNCED]:
                 filled[row.model, cause] += getattr(row, f"{cause}_tokens")
+            filled[row.model, "peer"] -= row.peer_at_receivers_tokens
+            filled[row.model, "evicted_elsewhere"] -= row.evicted_at_receivers_tokens
+            at_receivers = row.peer_at_receivers_tokens + row.evicted_at_receivers_tokens
+            filled[row.model, "at_receivers"] += at_receivers
     return filled
 
 
-def _gpu(pools: Iterable[OccupancyRow]) -> tuple[Counter[str], Counter[str]]:
-    """Return blocks held and blocks that are there, by model; of each group only the largest blocks count.
+_OfRank = tuple[str, str, int, str]
+"""Model, replica, rank, medium."""
 
-    Smaller ones lie in those.
+
+def _at_the_end(rows: Iterable[Any]) -> dict[_OfRank, list[OccupancyRow]]:
+    """Return the rows of the last window of each rank and medium; `rows` are in order of their windows."""
+    found: dict[_OfRank, list[OccupancyRow]] = {}
+    for row in rows:
+        if isinstance(row, OccupancyRow):
+            of = row.model, row.replica, row.dp_rank, row.medium
+            before = found.get(of)
+            if before is None or before[0].window < row.window:
+                found[of] = [row]
+            else:
+                before.append(row)
+    return found
+
+
+class _Held(NamedTuple):
+    """What a rank holds on a medium, as a row of `held_series`."""
+
+    entries: int
+    capacity_blocks: int
+    tokens: int | None
+    """None: nobody says how many a block has."""
+
+
+def _held(pools: Iterable[OccupancyRow]) -> _Held:
+    """Add up a window's rows: of each KV-cache group only the largest blocks count, as smaller ones lie in
+    those; tokens are those of the group with most, as the others hold the same, up to what there is room for.
     """
-    largest: dict[tuple[str, str, int], dict[int, OccupancyRow]] = {}
+    largest: dict[int, OccupancyRow] = {}
+    tokens: Counter[int] = Counter()
+    untold = False
     for pool in pools:
-        if pool.medium == "gpu":
-            of_source = largest.setdefault((pool.model, pool.replica, pool.dp_rank), {})
-            before = of_source.get(pool.group_idx)
-            if before is None or pool.block_size > before.block_size:
-                of_source[pool.group_idx] = pool
-    held, there = Counter[str](), Counter[str]()
-    for (model, _, _), groups in largest.items():
-        capacity = max(pool.capacity_blocks for pool in groups.values())
-        if capacity:
-            held[model] += sum(pool.entries for pool in groups.values())
-            there[model] += capacity
-    return held, there
+        tokens[pool.group_idx] += pool.tokens
+        untold |= pool.entries > 0 and pool.block_size == 0
+        before = largest.setdefault(pool.group_idx, pool)
+        if pool.block_size > before.block_size:
+            largest[pool.group_idx] = pool
+    most = max(tokens.values())
+    room = max(pool.capacity_blocks * pool.block_size for pool in largest.values())
+    return _Held(
+        entries=sum(pool.entries for pool in largest.values()),
+        capacity_blocks=max(pool.capacity_blocks for pool in largest.values()),
+        tokens=None if untold else min(most, room) if room else most,
+    )

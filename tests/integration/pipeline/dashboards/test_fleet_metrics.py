@@ -22,8 +22,10 @@ from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.page.server import Page
 from pipeline.errors import StoreUnavailable
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.worker.fleet_figures import fleet_figures
+from pipeline.worker.sink.recent import RecentRows
 from schemas import metrics
-from schemas.rows import FillsRow, OccupancyRow, SourceRow
+from schemas.rows import FillsRow, OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import ClickHouse, Settings
 from tests.support.inputs.board_rows import (
     HOUR,
@@ -140,6 +142,65 @@ def test_figures_equal_those_of_the_views(settings: Settings, samples: Samples, 
     (row,) = run("view", f"SELECT sum(gpu_seconds), sum(cost) FROM prefill_costs{bounds}").result_rows
     assert sum(of(samples, metrics.Fleet.gpus).values()) * RANGE_SECONDS == pytest.approx(row[0])
     assert sum(of(samples, metrics.Fleet.cost).values()) / 12 == pytest.approx(row[1])
+
+
+def several_groups(number: int) -> list[Any]:
+    """Return the rows of a window of engines in which groups, sizes of blocks and causes differ."""
+    at = HOUR + timedelta(seconds=10 * number)
+    occupancy, fills = (
+        next(row for row in window_rows(number, "a") if isinstance(row, kind))
+        for kind in (OccupancyRow, FillsRow)
+    )
+    sizes: list[dict[str, Any]] = [
+        # Two groups that hold the same tokens, more of them than there is room for; and smaller blocks.
+        {"entries": 120, "tokens": 1920},
+        {"entries": 90, "tokens": 1440, "group_idx": 1},
+        {"entries": 30, "tokens": 120, "block_size": 4, "capacity_blocks": 0},
+        {"medium": "cpu", "tokens": 320, "capacity_blocks": 0},
+        {"medium": "cpu", "tokens": 352, "capacity_blocks": 0, "group_idx": 1},
+        {"medium": "tier", "tokens": 0, "block_size": 0, "capacity_blocks": 0},
+        {"medium": "disk", "tokens": 0, "block_size": 0, "capacity_blocks": 0},
+        {"replica": "b", "tokens": 480},
+        {"replica": "b", "medium": "disk", "tokens": 64, "capacity_blocks": 0},
+        {"replica": "b", "medium": "another", "tokens": 48, "capacity_blocks": 0},
+    ]
+    if number < 350:
+        sizes.append({"replica": "b", "tokens": 9999, "entries": 999, "group_idx": 1})
+    causes: list[dict[str, Any]] = [
+        {"filled_tokens": 100, "peer_at_receivers_tokens": 14},
+        {
+            "filled_tokens": 160,
+            "group_idx": 1,
+            "evicted_elsewhere_tokens": 60,
+            "evicted_at_receivers_tokens": 9,
+        },
+        {"filled_tokens": 30, "peer_at_receivers_tokens": 5, "replica": "b"},
+    ]
+    return [
+        *(msgspec.structs.replace(occupancy, window=at, **columns) for columns in sizes),
+        *(msgspec.structs.replace(fills, window=at, **columns) for columns in causes),
+        *(row for row in window_rows(number, "a") if isinstance(row, StreamHealthRow)),
+    ]
+
+
+def test_a_worker_without_tables_has_the_figures_of_the_views(own: Settings) -> None:
+    rows = [row for number in range(300, 360) for row in several_groups(number)]
+    write_rows(own, rows)
+    recent = RecentRows()
+    recent.add(rows)
+    alone = parsed(prometheus_client.generate_latest(fleet_figures([recent])).decode())
+    from_tables = collected(own)
+    fleet = metrics.Fleet
+    for figure in (fleet.filled, fleet.cached, fleet.gpu_blocks, fleet.gpu_capacity, fleet.streams):
+        assert of(alone, figure) == of(from_tables, figure), figure.name
+    assert of(alone, fleet.cached) == {
+        ("m", "gpu"): 1600 + 480,
+        ("m", "cpu"): 352,
+        ("m", "disk"): 64,
+        ("m", "other"): 48,
+    }
+    assert of(alone, fleet.filled)["m", "at_receivers"] == (9 + 5) / 10
+    assert of(alone, fleet.range_end) == of(from_tables, fleet.range_end)
 
 
 def test_advice_is_that_of_the_view_seven_findings_at_most(
