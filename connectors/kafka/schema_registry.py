@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from base64 import b64encode
 from dataclasses import field
 from importlib.resources import files
 from typing import Any
@@ -22,7 +21,7 @@ from connectors.kafka.security import trusted
 from connectors.kafka.topics import topic_name
 from connectors.process.addresses import printable
 from connectors.process.errors import OperatorError
-from connectors.process.login_files import Unreadable, text_of
+from connectors.process.login_files import Unreadable, basic, text_of
 from schemas.figures import FIGURES
 from schemas.settings import Kafka
 from schemas.wire_prefix import prefix
@@ -154,7 +153,7 @@ def _said(status: int, answer: dict[str, Any]) -> str:
 
 
 def _login(kafka: Kafka) -> dict[str, str]:
-    """Return the header of basic authentication (RFC 7617), if there is a user."""
+    """Return the header of basic authentication, if there is a user."""
     if not kafka.schema_registry_username:
         return {}
     file = kafka.schema_registry_password_file
@@ -162,8 +161,7 @@ def _login(kafka: Kafka) -> dict[str, str]:
         password = text_of(file) if file else ""
     except Unreadable as error:
         raise RegistryRefused(kafka.schema_registry_url, f"{file}: {error}", heals=True) from error
-    login = f"{kafka.schema_registry_username}:{password}".encode()
-    return {"Authorization": f"Basic {b64encode(login).decode()}"}
+    return {"Authorization": basic(kafka.schema_registry_username, password)}
 
 
 def subject_of(kafka: Kafka, topic: str, schema: str) -> str:

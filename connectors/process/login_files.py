@@ -1,8 +1,9 @@
-"""Files with what a login is made with: read, looked at for changes, counted when they are read again."""
+"""What a login is made with, read from files, looked at for changes, counted when it is read again."""
 
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 
 import prometheus_client
 
@@ -33,6 +34,11 @@ def text_of(file: str) -> str:
     if not text:
         raise Unreadable("it is empty")
     return text
+
+
+def basic(username: str, password: str) -> str:
+    """Return the header `Authorization` of basic authentication (RFC 7617)."""
+    return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
 
 
 def state_of(file: str) -> tuple[int, ...] | None:

@@ -7,13 +7,12 @@ used is told and counted, and the last password stays: a file may be looked at w
 from __future__ import annotations
 
 import ssl
-from base64 import b64encode
 from typing import Any
 
 import structlog
 
 from connectors.process.limited_log import LogLimiter
-from connectors.process.login_files import RENEWED, UNUSABLE, Unreadable, state_of, text_of
+from connectors.process.login_files import RENEWED, UNUSABLE, Unreadable, basic, state_of, text_of
 from connectors.process.tls_files import CertificateUnreadable, TlsFiles
 from schemas.settings import ClickHouse
 
@@ -54,8 +53,7 @@ class RenewedHeaders(dict[str, str]):
         else:
             if password != self._password:
                 self._password = password
-                login = b64encode(f"{self._username}:{password}".encode()).decode()
-                self["Authorization"] = f"Basic {login}"
+                self["Authorization"] = basic(self._username, password)
                 RENEWED.labels(SETTING).inc()
                 _log.info("password read again", setting=f"clickhouse.{SETTING}", file=self._file)
         self._looked_at = state
