@@ -504,7 +504,11 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """As its latest record has it."""
     transferred: bool | None = None
     """Whether the engine counted transferred tokens in this session; None: it does not say, or has computed
-    no prompt so far."""
+    too little so far."""
+    counts_transfers: bool = False
+    """Whether its pages ever had a count of transferred tokens."""
+    undecided: bool = False
+    """Whether changes were told of which it is not decided whether the source receives KV."""
     window: WindowNumber | None = None
     """Number of the open window; None before the first batch."""
     carried_to: WindowNumber | None = None

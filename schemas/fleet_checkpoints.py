@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from schemas.checkpoints import Moment, Natural, Offset
 from schemas.events import DpRank, GroupIdx, Incarnation, LongName, Name, Text
-from schemas.residency import LATEST_CHANGE
+from schemas.residency import LATEST_CHANGE, SourceChanges
 
 SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 SpaceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -49,6 +49,7 @@ TableName = Literal[
     "waiting_pieces",
     "fills",
     "answers",
+    "undecided",
 ]
 
 
@@ -67,7 +68,20 @@ class FleetPart(msgspec.Struct, omit_defaults=True, gc=False):
     in that of the head, those of `origins` by number of the source, and those of `waiting` in the order in
     which the changes came."""
     columns: list[bytes]
-    """The fields of the table's rows in their order, little-endian."""
+    """The fields of the table's rows in their order, little-endian; of `undecided` the bytes of a
+    `FleetUndecided`."""
+
+
+SourceName = tuple[Name, DpRank]
+
+
+class FleetUndecided(msgspec.Struct, array_like=True, gc=False):
+    """What sources said of which it is not known yet whether they receive KV."""
+
+    given_up: list[SourceName] = []
+    """Those that did not tell in time, and have not told since."""
+    changes: list[SourceChanges] = []
+    """Those of each source in the order in which they came."""
 
 
 class FleetSource(msgspec.Struct, array_like=True, gc=False):

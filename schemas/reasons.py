@@ -142,6 +142,7 @@ OrderReason = Literal[
     "late",  # it came when changes of later event time had counted: beyond `fleet.order_seconds`
     "too_many_wait",  # it counted before all that may come before it was known: `fleet.max_waiting`
     "undecided",  # a fill that counted as computed, since no shard said whether it was transferred
+    "unknown_role",  # nothing told in time whether its engine receives KV: it counted as if that does not
 ]
 """Why a change of residency did not count in the order of event time across partitions."""
 

@@ -72,7 +72,7 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """For each fill, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
     if none has one."""
     ends: bytes = b""
-    """For each fill of a source that receives KV, the packed hash of the last block that came with
+    """For each fill of a source that receives KV, or may, the packed hash of the last block that came with
     it: of the run of its chain that was stored at once. Zeros where it came alone; empty for other
     sources."""
 
@@ -98,6 +98,9 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """Whether KV that others computed may be among what came, announced as if computed here: the engine
     counted transferred tokens in this session, or it does not say, and its role is `decode` or `both`. Never
     where the role is `prefill`."""
+    undecided: bool = False
+    """What the engine counts next tells whether `receives` is true of these changes. The next entry of the
+    source without this decides it; that may have no changes."""
 
 
 class Decisions(msgspec.Struct, omit_defaults=True, gc=False):

@@ -34,6 +34,7 @@ from pipeline.fleet.open_windows import cells_of, gauges_of
 from pipeline.fleet.packing import Packed, Rows, rows_of
 from pipeline.fleet.pieces import TRANSFER_SECONDS
 from pipeline.fleet.snapshot import Base
+from pipeline.fleet.undecided import saved_in
 from pipeline.fleet.waiting import unpacked
 from pipeline.residency.histogram import BUCKETS
 from schemas.fleet_checkpoints import FleetHead
@@ -59,6 +60,7 @@ def contradiction(base: Base) -> str | None:
         ("blocks", _blocks_fit(head, tables, rows)),
         ("fills", _fills_fit(head, tables)),
         ("waiting changes", _waiting_fit(head, tables)),
+        ("undecided changes", saved_in(tables) is not None),
     )
     return next((f"{what} do not fit" for what, fit in checks if not fit), None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
 from pipeline.fleet.soundness import contradiction
 from pipeline.fleet.transfers import Transfers
+from pipeline.fleet.undecided import Undecided
 from pipeline.fleet.waiting import WaitingChanges
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
@@ -98,6 +100,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         self.seen = 0
         """Changes read since this object was made."""
         self._progress = Progress(head.progress)
+        self._undecided = Undecided(base.tables)
         self._waiting = WaitingChanges(base.tables, self.names.sources)
         self._out_of_order: Counter[OrderReason] = Counter()
         self._settings = settings
@@ -144,6 +147,7 @@ class FleetState(State[ResidencyRecord, Cut]):
             | self._open.copied()
             | self._transfers.copied()
             | self._comparing.copied()
+            | self._undecided.copied()
             | self._waiting.copied()
         )
 
@@ -189,13 +193,20 @@ class FleetState(State[ResidencyRecord, Cut]):
             self._transfers.told(record.decisions)
             self._rows += self._transfers.count(self.index, self._open, offset)
             return
-        event_time = self._progress.heard(record)
-        if record.sources:
-            self._wait(record)
-        self._count_due(event_time - self._settings.order_seconds, offset)
+        until = self._progress.heard(record) - self._settings.order_seconds
+        for decided in self._undecided.decided(record):
+            self._wait(decided)
+        before = self._undecided.count
+        for late in self._undecided.given_up(record, until, self._settings.max_waiting - self._waiting.count):
+            self._wait(late)
+        self._out_of_order["unknown_role"] += before - self._undecided.count
+        # What waits to be decided may count as early as it happened.
+        self._count_due(min(until, math.nextafter(self._undecided.earliest, 0.0)), offset)
 
     def _wait(self, record: ResidencyRecord) -> None:
         """Let the changes of a record wait until they are due."""
+        if not record.sources:
+            return
         pieces = self._record_sources.pieces(record)
         self.index.room_for_source(len(self.head.sources) - 1)
         if pieces is None:
@@ -353,7 +364,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         if given_up := self._transfers.take_given_up():
             self._out_of_order["undecided"] += given_up
         found, self._out_of_order = self._out_of_order, Counter()
-        return found
+        return +found
 
     def _forget_sources(self) -> None:
         """Give back the numbers of sources that are gone, once in each window of the clock.
@@ -372,7 +383,12 @@ class FleetState(State[ResidencyRecord, Cut]):
         ]
         if gone:
             waits = self._waiting.sources() | self._transfers.sources()
-            gone = [source for source in gone if source.number not in waits]
+            gone = [
+                source
+                for source in gone
+                if source.number not in waits
+                and not self._undecided.waits_of((source.replica, source.dp_rank))
+            ]
         if gone:
             self._rows += self._hash_groups.changed(self._applied)
         self._count_forgotten += len(gone)

@@ -16,7 +16,7 @@ from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import NewPool, Pools
 from pipeline.residency.rows import media
 from pipeline.residency.source_windows import SourceWindows
-from pipeline.residency.stream import capacity, connectivity, drift, health, trust
+from pipeline.residency.stream import capacity, connectivity, drift, health, receiving, trust
 from schemas.checkpoints import (
     ConnectivityState,
     DriftState,
@@ -48,8 +48,6 @@ from schemas.trust import Trust
 
 NEVER_COMPLETE: frozenset[Remark] = frozenset({"no_identity", "no_sequence"})
 """Remarks of streams that no clear makes complete."""
-RECEIVING = frozenset({"decode", "both"})
-"""Roles in which an engine takes KV from others."""
 MOST_KEPT = 0.5
 """Of `worker.max_blocks`, so much may stay from one session to the next on media that outlive them."""
 NEVER = -1
@@ -73,6 +71,10 @@ class LifeChanges(NamedTuple):
     trust: Trust
     changes: list[Changes]
     receives: bool
+    undecided: bool = False
+    """Whether `receives` is not known yet."""
+    decides: bool = False
+    """Whether `receives` is of all undecided ones before."""
 
 
 def new_head(replica: str, dp_rank: int) -> SourceHead:
@@ -209,7 +211,10 @@ class SourceResidency:
         head = self.head
         head.engine = record.engine or head.engine
         head.wire_era = record.wire_era or head.wire_era
-        head.role = record.role
+        if record.role != head.role:
+            self._collect_changes()
+            head.role = record.role
+            self._decide()
         if record.may_reannounce is not None:
             head.may_reannounce = record.may_reannounce
         if record.clears_all is not None:
@@ -247,6 +252,8 @@ class SourceResidency:
             if goes_on:
                 self.windows.ended_unseen("forgotten")
             self._lose()
+        self._collect_changes()
+        self._decide()
 
     def _jumped(self, last_seq: int, seq: int, at: float) -> None:
         """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
@@ -340,10 +347,10 @@ class SourceResidency:
                 head.capacity_blocks = capacity.told(event, on_gpu) or head.capacity_blocks
             if event.cpu_capacity_tokens is not None:
                 head.cpu_capacity_tokens = event.cpu_capacity_tokens
-            if event.transferred_tokens:
-                head.transferred = True
-            elif head.transferred is None and event.transferred_tokens == 0 and event.computed_tokens:
-                head.transferred = False
+            if receiving.may_tell(head, event):
+                self._collect_changes()
+                receiving.counted(head, event)
+                self._decide()
             drift.counted(head.drift, event)
             self.windows.counted(event, at)
         elif isinstance(event, SourceStatus):
@@ -384,6 +391,8 @@ class SourceResidency:
         head.health.restarts += restarted
         head.closed_at, head.closed_reason = at, event.reason
         self._lose(_dies_with_engine if restarted else _is_any)
+        self._collect_changes()
+        self._decide()
 
     def _gone(self, window: int) -> None:
         """The source leaves in this window: those before keep their figures."""
@@ -408,6 +417,7 @@ class SourceResidency:
             stays = self.pools.kept().total() <= most and record.hash_domain == head.hash_domain
             self._lose(_dies_with_engine if stays else _is_any)
             self._collect_changes()
+            self._decide()
         connectivity.life_began(head.connectivity)
         drift.life_began(head.drift)
         head.incarnation = record.incarnation
@@ -420,7 +430,7 @@ class SourceResidency:
         head.may_reannounce = None
         head.one_copy = False
         head.clears_all = None
-        head.transferred = None
+        receiving.life_began(head)
         head.remarks = []
         head.limited = False
         head.loras = []
@@ -446,10 +456,24 @@ class SourceResidency:
         head = self.head
         changes = self.pools.take_changes()
         if changes:
-            overall = self.overall_trust().trust
-            self._life_changes.append(
-                LifeChanges(head.incarnation, head.model, head.hash_domain, overall, changes, self.receives)
+            undecided = receiving.is_open(head)
+            head.undecided |= undecided
+            self._changed(changes, undecided=undecided)
+
+    def _decide(self) -> None:
+        """What is known now of whether the source receives KV is true of what was told before, too."""
+        if self.head.undecided:
+            self.head.undecided = False
+            self._changed([], decides=True)
+
+    def _changed(self, changes: list[Changes], *, undecided: bool = False, decides: bool = False) -> None:
+        head, overall = self.head, self.overall_trust().trust
+        receives = receiving.receives(head)
+        self._life_changes.append(
+            LifeChanges(
+                head.incarnation, head.model, head.hash_domain, overall, changes, receives, undecided, decides
             )
+        )
 
     def take_changes(self) -> list[LifeChanges]:
         """Return the changes of residency since the last call, oldest life first."""
@@ -461,18 +485,6 @@ class SourceResidency:
     def opened(self) -> bool:
         """Whether a first batch of the present life is known, by its number at least."""
         return self.head.first_seq != NEVER
-
-    @property
-    def receives(self) -> bool:
-        """Whether KV that others computed may come.
-
-        What the engine counts says so, as labels say `decode` and `both` of engines that share nothing; but
-        prefill engines count the few tokens of transfers that they send.
-        """
-        if self.head.role == "prefill":
-            return False
-        told: bool = self.head.role in RECEIVING
-        return told if self.head.transferred is None else self.head.transferred
 
     def overall_trust(self) -> TrustSince:
         """Return the trust of the source as a whole: that of its worst medium."""

@@ -43,18 +43,22 @@ class ResidencyRecords:
         """Take the changes of a source."""
         for life in source.take_changes():
             heard = source.head.connectivity
-            if heard.seen_live:
+            if heard.seen_live and life.changes:
                 offset = min(heard.clock_offset, 0.0)
                 self._offset = offset if self._offset is None else max(self._offset, offset)
-            for shard, part in by_shard(
-                life.changes, self._shards, most=MOST_CHANGES, receives=life.receives
-            ):
-                self._add(shard, source, life, part)
+            if life.decides:
+                for shard in range(self._shards):
+                    self._changes(shard, source, life, BYTES_PER_PART)
+            may_receive = life.receives or life.undecided
+            for shard, part in by_shard(life.changes, self._shards, most=MOST_CHANGES, receives=may_receive):
+                texts = len(part.medium.encode()) + sum(len(lora.encode()) for lora in part.loras)
+                size = BYTES_PER_PART + len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + texts
+                self._changes(shard, source, life, size).append(part)
 
-    def _add(self, shard: int, source: SourceResidency, life: LifeChanges, part: ResidencyChanges) -> None:
-        """Put changes behind those of their shard."""
-        texts = len(part.medium.encode()) + sum(len(lora.encode()) for lora in part.loras)
-        size = BYTES_PER_PART + len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + texts
+    def _changes(
+        self, shard: int, source: SourceResidency, life: LifeChanges, size: int
+    ) -> list[ResidencyChanges]:
+        """Return where changes of so many bytes are put behind those of their shard."""
         if shard in self._open and self._bytes[shard] + size > RECORD_BYTES:
             self._close(shard)
         sources = self._open.setdefault(shard, [])
@@ -72,9 +76,10 @@ class ResidencyRecords:
                     life.trust,
                     [],
                     life.receives,
+                    life.undecided,
                 )
             )
-        sources[-1].changes.append(part)
+        return sources[-1].changes
 
     def _close(self, shard: int, read_to: float = 0.0, offset: float | None = None) -> None:
         self._bytes.pop(shard, None)

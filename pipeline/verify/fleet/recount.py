@@ -20,6 +20,7 @@ from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
 from pipeline.verify.fleet.parsed import Chain
 from pipeline.verify.fleet.prefixes import Prefixes
 from pipeline.verify.fleet.transfers import Transfers, Would
+from pipeline.verify.fleet.undecided import Undecided
 from pipeline.verify.fleet.waiting import Waiting
 from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, ResidencyRecord
@@ -111,6 +112,8 @@ class FleetRecount:
         self._clock = -math.inf
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._waiting = Waiting(settings.order_seconds, settings.max_waiting)
+        self._most_waiting = settings.max_waiting
+        self._undecided = Undecided()
         self._blocks = Blocks()
         self._transfers = Transfers()
         self._losses = Losses(self._blocks, settings.horizon_seconds, settings.max_ghosts)
@@ -150,14 +153,18 @@ class FleetRecount:
         if self.window != self._looked_in:
             self._looked_in = self.window
             self._forget_sources()
-        for said in record.sources:
-            self.hash_groups.says(said)
+        until = -math.inf
         if record.decisions is not None:
             self._transfers.told(record.decisions)
         else:
-            self._waiting.add(record, self._order.of(record, self.hash_groups.alone))
+            until = self._waiting.heard(record)
+            for decided in self._undecided.of(record):
+                self._wait(decided)
+            for late in self._undecided.give_up(record, until, self._most_waiting - self._waiting.count):
+                self._wait(late)
+            until = self._undecided.before(until)
         places: dict[Piece, _Place] = {}
-        for change in self._waiting.take():
+        for change in self._waiting.take(until):
             place = places.get(change.of)
             if place is None:
                 place = places[change.of] = self._place(change.of)
@@ -171,6 +178,12 @@ class FleetRecount:
                 would = Would("transferred", again=would.cause in ("evicted", "peer_and_evicted"))
             self._filled(offset, one.change, would, one.chain)
 
+    def _wait(self, record: ResidencyRecord) -> None:
+        """Let the changes of a record wait until they count."""
+        for said in record.sources:
+            self.hash_groups.says(said)
+        self._waiting.add(record, self._order.of(record, self.hash_groups.alone))
+
     def _place(self, piece: Piece) -> _Place:
         key = self.owners.of(piece)
         return _Place(self._blocks.of(piece.space), key, self.owners.redundancy[key])
@@ -179,7 +192,8 @@ class FleetRecount:
         """Forget who has had no change for long, holds nothing, and lost nothing that is remembered."""
         for source in self._order.silent_since(self._clock - self._forget_seconds):
             held = self.owners.blocks_of[source] or self._losses.of_source[source]
-            waits = self._waiting.waits_of(source) or self._transfers.waits_of(source)
+            waiting = (self._undecided, self._waiting, self._transfers)
+            waits = any(each.waits_of(source) for each in waiting)
             if not held and not waits:
                 self._order.forget(source)
                 self._losses.forget_source(source)

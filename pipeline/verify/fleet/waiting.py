@@ -52,21 +52,23 @@ class Waiting:
         self._most = most
         self._partitions: dict[int, _Partition] = {}
         self._waiting: list[_Waiting] = []
-        self._until: float = -math.inf
+
+    @property
+    def count(self) -> int:
+        """Return how many changes wait."""
+        return len(self._waiting)
 
     def add(self, record: ResidencyRecord, changes: list[Change]) -> None:
-        """Take in a record."""
-        self._until = self._event_time(record) - self._seconds
+        """Take in the changes of a record."""
         self._waiting += [
             _Waiting(change, change.of.source if record.partitions else ("", -1)) for change in changes
         ]
 
-    def take(self) -> list[Change]:
-        """Return the changes that count now, in their order."""
+    def take(self, until: float) -> list[Change]:
+        """Return the changes that count as of this event time or before, or are too many, in their order."""
         if not self._waiting:
             return []
         self._waiting.sort(key=lambda waiting: (waiting.change.due, waiting.name))
-        until = self._until
         if len(self._waiting) > self._most:
             until = max(until, self._waiting[len(self._waiting) - self._most - 1].change.due)
         taken = [waiting.change for waiting in self._waiting if waiting.change.due <= until]
@@ -76,6 +78,10 @@ class Waiting:
     def waits_of(self, source: SourceId) -> bool:
         """Return whether some change of a source waits."""
         return any(waiting.change.of.source == source for waiting in self._waiting)
+
+    def heard(self, record: ResidencyRecord) -> float:
+        """Take in how far a record says its partition is; return the event time up to which changes count."""
+        return self._event_time(record) - self._seconds
 
     def _event_time(self, record: ResidencyRecord) -> float:
         if record.partitions == 0:

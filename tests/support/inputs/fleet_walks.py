@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from pipeline.verify.fleet.transfers import run_of
@@ -253,10 +254,12 @@ def walked(walk: list[Any], salted: Collection[int] = (), receivers: Collection[
     return fleet
 
 
-def partitioned(records: Sequence[ResidencyRecord], partitions: int, seed: int) -> list[ResidencyRecord]:
+def partitioned(
+    records: Sequence[ResidencyRecord], partitions: int, seed: int, *, undecided: bool = False
+) -> list[ResidencyRecord]:
     """Return the records as those of partitions of the events topic that are read one ahead of the other.
 
-    Sources of one replica receive KV from others.
+    Sources of one replica receive KV from others; `undecided`: now and then that is not known yet, or not so.
     Each says how far its partition is read: to the latest time of the records before, in the walk's order.
     The last ones say that hours have passed since.
     """
@@ -265,11 +268,19 @@ def partitioned(records: Sequence[ResidencyRecord], partitions: int, seed: int) 
     clock = START
     for record in records:
         latest = [_latest(source) for source in record.sources]
-        for source in record.sources:
+        for source, at in zip(record.sources, latest, strict=True):
             source.receives = source.replica == "r1"
+            if undecided and source.receives:
+                source.undecided = int(10 * at) % 3 == 0
+                source.receives = not source.undecided and int(at) % 4 > 0
         clock = max([clock, *(at for at in latest if at < clock + 50.0)])
         for number in range(partitions):
             sources = [source for source in record.sources if _partition(source, partitions) == number]
+            if undecided and sources and rng.random() < 0.2:
+                decision = msgspec.structs.replace(
+                    rng.choice(sources), changes=[], receives=rng.random() < 0.5, undecided=False
+                )
+                sources = [*sources, decision]
             if sources or rng.random() < 0.2:
                 offset = rng.choice([-0.25, 0.0]) if sources else None
                 of[number].append(ResidencyRecord(number, 0, 0, sources, partitions, clock, offset))

@@ -3,9 +3,10 @@
     python -m tests.support.pairs tests/captures/pairs
 
 Each fleet is played with clocks that are right and with that of one engine off, of one that decodes if there
-is one; each time with all replicas in one partition and with one each, live and caught up. The exit code is 1
-where these four differ in any cause, where more than 0.6 % of the prompts' tokens are wrong although no
-transfer failed, or where a clock moves more than that into or out of what is avoidable.
+is one; each time with all replicas in one partition and with one each, live and caught up. With `--learnt`
+only what engines count says which of them receive KV. The exit code is 1 where these four differ in any
+cause, where more than 0.6 % of the prompts' tokens are wrong although no transfer failed, or where a clock
+moves more than that into or out of what is avoidable.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ Tokens = dict[tuple[str, int], Counter[str]]
 class Trial:
     """A fleet, played with the clock of one engine off."""
 
-    def __init__(self, engines: Sequence[Recorded], clock: float) -> None:
+    def __init__(self, engines: Sequence[Recorded], clock: float, *, labelled: bool = True) -> None:
         self._engines = engines
         self._off = next((each for each in engines if each.role == "decode"), engines[0]).name
         self._clock = clock
         self.complaints: list[str] = []
-        shards = played(engines, {self._off: clock})
+        shards = played(engines, {self._off: clock}, labelled=labelled)
         self._first = shards.tokens()
         recounted = causes(shards.applied)
         self.found = {
@@ -53,7 +54,14 @@ class Trial:
             if self._first.get((engine.replica, engine.dp_rank), Counter()) != self.found[engine.name].said:
                 self._complain(f"agent and recount differ for {engine.name}")
         for number, (layout, reading) in enumerate(product(LAYOUTS, READINGS)):
-            shards = played(engines, {self._off: clock}, LAYOUTS[layout], READINGS[reading], seed=number)
+            shards = played(
+                engines,
+                {self._off: clock},
+                LAYOUTS[layout],
+                READINGS[reading],
+                seed=number,
+                labelled=labelled,
+            )
             late, tokens = shards.out_of_order(), shards.tokens()
             if late or tokens != self._first:
                 self._complain(f"{layout}, {reading}: {late} late; {_differences(self._first, tokens)}")
@@ -111,9 +119,9 @@ def _differences(first: Tokens, other: Tokens) -> str:
     return ", ".join(said) or "the same causes"
 
 
-def _right(fleet: str, engines: Sequence[Recorded], clocks: Sequence[float]) -> bool:
+def _right(fleet: str, engines: Sequence[Recorded], clocks: Sequence[float], *, labelled: bool) -> bool:
     """Print what comes of a fleet; whether all of it is right."""
-    trials = [Trial(engines, clock) for clock in clocks]
+    trials = [Trial(engines, clock, labelled=labelled) for clock in clocks]
     rows = [row for trial in trials for row in trial.rows(trials[0].found)]
     _say(f"{fleet}: {len(engines)} engines; tokens")
     for line in text_table((_HEADS, *rows), right={0, *range(3, 11)}):
@@ -140,11 +148,15 @@ def main() -> None:
     parser.add_argument(
         "--clocks", type=float, nargs="+", default=CLOCKS, help="seconds; the right one first"
     )
+    parser.add_argument("--learnt", action="store_true", help="nobody says which engines receive KV")
     asked = parser.parse_args()
     known = fleets(asked.directory)
     if unknown := {*asked.fleets} - known.keys() or (not known and {"*"}):
         sys.exit(f"{asked.directory}: no streams of {', '.join(sorted(unknown))}")
-    right = [_right(fleet, known[fleet], asked.clocks) for fleet in asked.fleets or known]
+    right = [
+        _right(fleet, known[fleet], asked.clocks, labelled=not asked.learnt)
+        for fleet in asked.fleets or known
+    ]
     sys.exit(not all(right))
 
 

@@ -51,10 +51,14 @@ def together(logs: Sequence[list[Logged]]) -> list[list[Logged]]:
 LAYOUTS: Mapping[str, Layout] = {"apart": apart, "together": together}
 
 
-def logged(engine: Recorded, clock: float) -> list[Logged]:
-    """Return what a connector writes of an engine whose clock is so many seconds ahead."""
+def logged(engine: Recorded, clock: float, *, labelled: bool = True) -> list[Logged]:
+    """Return what a connector writes of an engine whose clock is so many seconds ahead.
+
+    One that is not `labelled` only counts what comes to it.
+    """
     now = 0.0
-    source = Source(engine.replica, engine.dp_rank, "m", "", "d", "tcp://127.0.0.1:1", role=engine.role)
+    role = engine.role if labelled else ""
+    source = Source(engine.replica, engine.dp_rank, "m", "", "d", "tcp://127.0.0.1:1", role=role)
     stream = SourceStream(source, Connector(linger_seconds=0.0), lambda: now)
     scrapes = deque(engine.counted())
     log = []
@@ -176,12 +180,18 @@ def played(
     layout: Layout = apart,
     reading: Reading = live,
     seed: int = 0,
+    *,
+    labelled: bool = True,
 ) -> Shards:
-    """Play engines through both agents; `clocks` has those by name that are not right."""
+    """Play engines through both agents; `clocks` has those by name that are not right.
+
+    Where they are not `labelled`, their counters tell which of them receive KV.
+    """
     shards = Shards()
     logs: dict[str, list[Logged]] = {}
     for engine in engines:
-        logs.setdefault(engine.replica, []).extend(logged(engine, clocks.get(engine.name, 0.0)))
+        log = logged(engine, clocks.get(engine.name, 0.0), labelled=labelled)
+        logs.setdefault(engine.replica, []).extend(log)
     laid = layout([*logs.values()])
     partitions = [Partition(number, log, len(laid)) for number, log in enumerate(laid)]
     for shard, record in reading(partitions, random.Random(seed)):

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pipeline.verify.fleet.changes import SourceId, Space
-from pipeline.verify.fleet.parsed import Chain
+from pipeline.verify.fleet.changes import SourceId, Space, removals_announced
+from pipeline.verify.fleet.parsed import Chain, columns_of, counting
 from schemas.checkpoints import CheckpointFormat
-from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, part_key
+from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, FleetUndecided, part_key
 from schemas.residency import FILLS
 
 _STORE_ONLY = "/store-only"
@@ -159,6 +159,26 @@ class _Reader:
                 if media >> bit & 1:
                     self._held(saved.held, key, source, bit, received=bool(media >> _MEDIA & 1))
         self._read_waiting(saved)
+        self._read_undecided(saved)
+
+    def _read_undecided(self, saved: Saved) -> None:
+        """Take in changes of which it is not known whether their source receives KV, as if it did not."""
+        if "undecided" not in self._tables:
+            return
+        for said in msgspec.msgpack.decode(self._tables["undecided"][0], type=FleetUndecided).changes:
+            for part in said.changes:
+                space = Space(said.hash_domain, said.model, part.group_idx)
+                held = saved.held.setdefault(Pool((said.replica, said.dp_rank), space, part.medium), {})
+                columns = columns_of(part)
+                for index in counting(columns):
+                    saved.followed += 1
+                    block = columns.hashes[index]
+                    if columns.kinds[index] in FILLS:
+                        one = HeldBlock(removals_announced(part), said.receives, columns.sizes[index])
+                        held.setdefault(block, one)
+                    else:
+                        held.pop(block, None)
+                saved.clock = max([saved.clock, *columns.times])
 
     def _read_waiting(self, saved: Saved) -> None:
         """Take in changes that came before the checkpoint and count later."""

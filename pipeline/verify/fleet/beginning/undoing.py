@@ -65,10 +65,16 @@ class Undoing:
         """Event time."""
         self.contradictions = 0
         """Changes to what was not as they leave it."""
+        self._decided: dict[tuple[str, int, int], bool] = {}
+        """Whether sessions of sources receive KV, as the entry behind says."""
 
     def undo(self, record: ResidencyRecord) -> None:
         """Undo a record; the ones behind it are undone."""
         for said in reversed(record.sources):
+            of = said.replica, said.dp_rank, said.incarnation
+            receives = self._decided.get(of, False) if said.undecided else said.receives
+            if not said.undecided:
+                self._decided[of] = receives
             for pool in reversed(said.changes):
                 space = Space(said.hash_domain, said.model, pool.group_idx)
                 where = Pool((said.replica, said.dp_rank), space, pool.medium)
@@ -85,7 +91,7 @@ class Undoing:
                         self.contradictions += held.pop(block, None) is None
                     else:
                         self.contradictions += block in held
-                        held[block] = HeldBlock(announced, said.receives, size)
+                        held[block] = HeldBlock(announced, receives, size)
 
     def beginning(self, saved: Saved | None, *, written_at: float | None, ahead: float) -> Beginning:
         """Return what is known of the beginning, where all is undone that is in the checkpoint.

@@ -29,6 +29,7 @@ START = 1_000.0
     st.integers(1, 9),
     st.lists(st.integers(0, 60), max_size=3),
     st.sampled_from([0, 2]),
+    st.booleans(),
 )
 def test_rows_are_those_of_the_recount(
     walk: Any,
@@ -39,9 +40,10 @@ def test_rows_are_those_of_the_recount(
     every: int,
     killed: list[int],
     compare_after: int,
+    undecided: bool,
 ) -> None:
     end = walked(walk)
-    records = partitioned(end.records, partitions, seed)
+    records = partitioned(end.records, partitions, seed, undecided=undecided)
     fleet = Fleet(horizon_seconds=horizon, max_waiting=waiting, compare_after=compare_after)
     rows = rows_of(records, fleet, every=every, killed=tuple(killed), forget=1000.0)
     findings = compared(records, rows, fleet, forget=1000.0)

@@ -24,9 +24,11 @@ PAIR = fleets(CAPTURES / "pairs")["small"]
 
 
 @pytest.mark.parametrize("clock", [-1.0, -0.1, 0.0, 1.0])
-def test_avoidable_tokens_are_those_of_the_pair(clock: float) -> None:
+@pytest.mark.parametrize("labelled", [True, False])
+def test_avoidable_tokens_are_those_of_the_pair(clock: float, labelled: bool) -> None:
+    """Whether settings say that an engine receives KV, or only its counters."""
     for seed, (layout, reading) in enumerate(product(LAYOUTS.values(), READINGS.values())):
-        shards = played(PAIR, {"decode-0": clock}, layout, reading, seed)
+        shards = played(PAIR, {"decode-0": clock}, layout, reading, seed, labelled=labelled)
         tokens = shards.tokens()
         assert not shards.out_of_order()
         assert shards.sums("transferred_again_tokens") == {"decode-0": 7_120}

@@ -7,14 +7,16 @@ import pytest
 
 from pipeline.reading.records import read
 from pipeline.residency.partition import PartitionState
+from pipeline.residency.stream import receiving
 from schemas.events import Batch, EngineCounters, Event, EventsRecord, Opened, Stored
-from schemas.residency import ResidencyRecord
+from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.rows import SourceRow
 from schemas.settings import Worker
 
 NOW = 1_800_000_000.0
 COUNTED = EngineCounters(transferred_tokens=16)
-NONE = EngineCounters(transferred_tokens=0, computed_tokens=64)
+NONE = EngineCounters(transferred_tokens=0, computed_tokens=receiving.ENOUGH_TOKENS)
+FEW = EngineCounters(transferred_tokens=0, computed_tokens=receiving.ENOUGH_TOKENS - 1)
 IDLE = EngineCounters(transferred_tokens=0, computed_tokens=0)
 
 
@@ -38,9 +40,19 @@ class Agent:
         self.state = PartitionState(0, Worker(), shards=1)
         self.latest: dict[bytes, bytes] = {}
         self.offset = 0
+        self.entries: list[SourceChanges] = []
+        """What the last record told."""
 
-    def told(self, said: EventsRecord) -> bool:
-        """Return what the changes that follow from a record say."""
+    def told(self, said: EventsRecord) -> bool | None:
+        """Return what the changes that follow from a record say; None: it is not decided."""
+        self.entries = self.all_told(said)
+        last = self.entries[-1]
+        assert last.changes
+        assert not (last.undecided and last.receives)
+        return None if last.undecided else last.receives
+
+    def all_told(self, said: EventsRecord) -> list[SourceChanges]:
+        """Return what the residency topic is told because of a record."""
         self.state.apply(self.offset, said)
         self.offset += 1
         cut = self.state.cut(NOW + self.offset)
@@ -57,20 +69,18 @@ class Agent:
         ]
         roles = {row.role for row in cut.rows if isinstance(row, SourceRow)}
         assert roles <= {said.role}
-        (last,) = changes[-1:]
-        return last.receives
+        return changes
 
 
-@pytest.mark.parametrize(
-    ("role", "receives"), [("", False), ("prefill", False), ("decode", True), ("both", True)]
-)
+@pytest.mark.parametrize(("role", "receives"), [("prefill", False), ("decode", True), ("both", True)])
 def test_a_role_tells_until_the_engine_has_counted(role: str, receives: bool) -> None:
     agent = Agent()
     assert agent.told(record(0, role=role)) == receives
-    assert agent.told(record(1, IDLE, role=role)) == receives, "it has computed nothing so far"
-    assert not agent.told(record(2, NONE, role=role)), "so labelled, but nothing comes to it"
-    assert agent.told(record(3, COUNTED, role=role)) == (role != "prefill")
-    assert agent.told(record(4, NONE, role=role)) == (role != "prefill")
+    for seq, counted in enumerate((IDLE, FEW), 1):
+        assert agent.told(record(seq, counted, role=role)) is receives, "it has computed little so far"
+    assert agent.told(record(3, NONE, role=role)) is False, "so labelled, but nothing comes to it"
+    assert agent.told(record(4, COUNTED, role=role)) == (role != "prefill")
+    assert agent.told(record(5, NONE, role=role)) == (role != "prefill")
 
 
 def test_what_was_counted_once_counts_until_the_session_ends() -> None:
@@ -86,7 +96,38 @@ def test_what_was_counted_once_counts_until_the_session_ends() -> None:
             record(0, life=2),
             record(1, COUNTED, life=2),
         )
-    ] == [False, False, True, True, True, False, True]
+    ] == [False, False, True, True, True, None, True]
+
+
+@pytest.mark.parametrize(("counted", "receives"), [(COUNTED, True), (FEW, False), (NONE, False)])
+def test_what_came_before_is_what_the_engine_counts_next(counted: EngineCounters, receives: bool) -> None:
+    agent = Agent()
+    assert [agent.told(said) for said in (record(0, IDLE), record(1))] == [None, None]
+    after = agent.told(record(2, counted))
+    decided = agent.entries[0]
+    assert after is (None if counted is FEW else receives)
+    assert (decided.changes, decided.undecided, decided.receives) == ([], False, receives)
+
+
+def test_what_is_not_decided_when_a_session_ends_was_not_received() -> None:
+    agent = Agent()
+    assert agent.told(record(0, IDLE)) is None
+    agent.told(record(0, life=2))
+    told = [(source.incarnation, source.undecided, source.receives) for source in agent.entries]
+    assert told == [(1, True, False), (1, False, False), (2, True, False)]
+    assert agent.told(record(1, role="decode", life=2)) is True
+    assert [(each.undecided, each.receives) for each in agent.entries] == [(False, True), (False, True)]
+
+
+def test_a_page_behind_changes_of_the_same_checkpoint_decides_on_them() -> None:
+    state = PartitionState(0, Worker(), shards=2)
+    for offset, said in enumerate((record(0, IDLE), record(1), record(2, COUNTED), record(3))):
+        state.apply(offset, said)
+    by_shard: dict[int, list[tuple[bool, bool]]] = {}
+    for shard, _, value in state.cut(NOW).residency:
+        for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
+            by_shard.setdefault(shard, []).append((source.undecided, source.receives))
+    assert by_shard == {0: [(True, False), (False, True), (False, True)], 1: [(False, True)]}
 
 
 def test_a_role_may_be_told_later_and_taken_back() -> None:
