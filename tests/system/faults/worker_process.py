@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer
 from numba.core.dispatcher import Dispatcher
 
 from pipeline.fleet import snapshot
-from pipeline.worker import agent
+from pipeline.worker.consumer import app
 from pipeline.worker.lifecycle import run
 from schemas.settings import Settings
 
@@ -48,9 +48,9 @@ def _wait_before_topics(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    agent.SESSION_SECONDS = float(sys.argv[1])
+    app.SESSION_SECONDS = float(sys.argv[1])
     # Whoever joins waits for the others' next one.
-    agent.HEARTBEAT_SECONDS = 0.5
+    app.HEARTBEAT_SECONDS = 0.5
     _say_what_is_compiled()
     if any(sys.argv[2:3]):
         _wait_before_topics(Path(sys.argv[2]))
