@@ -1,15 +1,15 @@
 """Records of `kvlens.checkpoints.replica.v1`: what the replica agent needs to continue after a crash.
 
-Every record's key is `slot_key(...)`. A source has a `head` (always current), bases of its blocks, and
-deltas. Deltas are numbered. Each has a slot that was free, and names the slot of the one before. A base holds
-the blocks of a range of places (where hashes are spread to) as they were after a delta; bases are written in
-turns, so that no checkpoint has to hold everything. The head says which range is in which base; what else a
-base or a delta holds is a leftover. A large head is cut: HEAD holds the numbers of its pieces then, of which
-a checkpoint has those that changed. The records of one checkpoint, the outputs and the source offset commit
-in one Kafka transaction.
+Of each source there is a base: its head, and in parts the entries of its blocks, as they are after some
+record of the events topic. It is written anew when much has changed since, so a source has a base of a moment
+of its own. META says up to which record everything is committed, and from which one on each base lacks
+something. Whoever continues loads the bases and applies the records from the first of those on once more, to
+each source those that its base lacks. The record under BASE is written last, and the base before keeps its
+parts until then. The records of one checkpoint, the outputs and the source offset commit in one Kafka
+transaction.
 
-The agent works on the very `SourceHead` that a checkpoint holds: to save it is to encode it. Only the
-entries of blocks are kept in another form, and travel as columns.
+The agent works on the very `SourceHead` that a base holds: to save it is to encode it. Only the entries of
+blocks are kept in another form, and travel as columns.
 """
 
 from __future__ import annotations
@@ -51,18 +51,15 @@ LongHistogram = Annotated[list[Natural], Meta(max_length=64)]
 
 META_KEY = b"@meta"
 """Key of the `PartitionMeta`."""
-HEAD = "head"
 BASE = "base"
-PieceNumbers = Annotated[list[Annotated[int, Meta(ge=1)]], Meta(max_length=1 << 20)]
-"""Numbers of the pieces, in their order; one may be there several times."""
-FORMAT = 4
-"""Of the checkpoints that this kvlens writes, and the only one that it reads."""
 NO_BASE = -1
-"""Instead of the number of a base: the range has none, its blocks are in deltas only."""
+"""Instead of the number of a base."""
+FORMAT = 5
+"""Of the checkpoints that this kvlens writes, and the only one that it reads."""
 
 
 def slot_key(replica: str, dp_rank: int, slot: str | int) -> bytes:
-    """Return the record key of a source's HEAD, of a base, or of the delta in a slot from 1."""
+    """Return the record key of a source's BASE, or of a part of it."""
     return msgspec.msgpack.encode((replica, dp_rank, slot))
 
 
@@ -70,14 +67,9 @@ TOPICS_KEY = slot_key("@topics", 0, 0)
 """Key of the `StateTopics`: a slot that no source has, so versions that do not know it leave it alone."""
 
 
-def base_slot(number: int) -> str:
-    """Return the slot of base `number`, from 0."""
-    return f"{BASE}.{number}" if number else BASE
-
-
-def head_piece_slot(piece: int) -> str:
-    """Return the slot of a piece, from 1 on, of a head that was cut: some of its encoded bytes."""
-    return f"{HEAD}-{piece}"
+def part_slot(number: int, part: int) -> str:
+    """Return the slot of a part of base `number`, from 0; the base before has others."""
+    return f"{BASE}.{number % 2}.{part}"
 
 
 class StateTopics(msgspec.Struct, gc=False):
@@ -97,23 +89,59 @@ class CheckpointFormat(msgspec.Struct):
     """Of the checkpoint that the record belongs to."""
 
 
+class SourceAtCut(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """How a source was at the last cut, as far as neither its base nor the events topic says so."""
+
+    replica: Name
+    """Replica id."""
+    dp_rank: DpRank
+    """Data-parallel rank."""
+    clock: Moment
+    """Where the clock of the partition stood at its last record (`pipeline.residency.silence`)."""
+    received_at: Moment
+    """Latest receipt of the last batch of its records, seconds since the epoch; 0 while that is not known."""
+    carried_to: WindowNumber | None
+    """Last window whose rows show the state as it is."""
+    written_to: WindowNumber | None
+    """Last window for which rows were ever written; those behind `carried_to` show an older state."""
+    base: Number
+    """Number of its base; NO_BASE: it has none."""
+    lacks: Natural | None
+    """Offset of the first events record that its base lacks; None: it lacks none."""
+
+
+class Forgotten(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A source of which nothing is kept."""
+
+    replica: Name
+    """Replica id."""
+    dp_rank: DpRank
+    """Data-parallel rank."""
+    offset: Natural
+    """Of the first events record that it may have come back with."""
+
+
 class PartitionMeta(msgspec.Struct, omit_defaults=True, gc=False):
     """Where a partition stands."""
 
     next_offset: Natural
-    """Offset of the first events record that is not yet in the state."""
+    """Offset of the first events record of which nothing is committed."""
     format: int = 1
     """Format of the checkpoint, which is looked at first."""
     clock: Moment = 0.0
     """Seconds that have gone by in the partition's log (`pipeline.residency.silence`)."""
+    sources: list[SourceAtCut] = []
+    """All sources there are, in the order in which they came."""
+    forgotten: list[Forgotten] = []
+    """Sources that were forgotten behind the first record that some base lacks."""
 
 
 class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
-    """Entries of one medium and group: those of a range (base), or those that changed (delta).
+    """Entries of one medium and group, or some of them.
 
-    Columns of m entries, little-endian: hashes u64, copies i32 (0: gone), births f64 (seconds since the
-    epoch), block sizes u32, roots u64, depths u16, contents u64. Copies and block sizes that are all the same
-    are there once.
+    Columns of m entries, little-endian: hashes u64, copies i32, births f64 (seconds since the epoch), block
+    sizes u32, roots u64, depths u16, contents u64. Copies and block sizes that are all the same are there
+    once.
     """
 
     medium: Text
@@ -123,7 +151,7 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     hashes: bytes
     """m little-endian u64."""
     copies: bytes
-    """m little-endian i32, or one: physical copies; 0 in a delta: gone."""
+    """m little-endian i32, or one: physical copies."""
     births: bytes
     """m little-endian f64: seconds since the epoch when the first copy came."""
     block_sizes: bytes
@@ -133,24 +161,9 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     depths: bytes = b""
     """m little-endian u16: blocks of the chain up to and including each one, 65,535 at most. Empty with
     `roots`."""
-    gone: bytes = b""
-    """Little-endian u64: blocks that left, before the entries came."""
-    life: int = 0
-    """`life` of the pool that they belong to."""
     contents: bytes = b""
     """m little-endian u64: content hash (`schemas.hashing.content`) by which changes of residency name each
     block; 0 where its own hash does. Empty: of none."""
-
-
-class PoolsRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """A base or a delta of a source."""
-
-    pools: list[PoolEntries]
-    """One entry per medium and group, or several."""
-    number: int = 0
-    """Of the delta; of a base, the last delta that it includes."""
-    before: int = 0
-    """Slot of the delta before; 0 of the first one, and of a base."""
 
 
 class FlowState(msgspec.Struct, array_like=True, gc=False):
@@ -280,8 +293,6 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Hash to the block sizes of copies beyond the first that differ from the entry's, oldest first."""
     granular: GranularState | None = None
     """The blocks of a pool with two granularities, which has no entries; None of any other."""
-    life: int = 0
-    """How often everything in the pool was cleared; entries from before the last clear do not count."""
     spec_kind: Text = ""
     """Kind of attention of the group as the engine calls it; empty where it does not say."""
     sliding_window: Natural = 0
@@ -349,20 +360,6 @@ class ObjectPool(msgspec.Struct, omit_defaults=True, gc=False):
     """Counts of the open window."""
     held: dict[Hash, ObjectState] = {}
     """By hash."""
-
-
-class BaseRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Where the blocks of a range of places are; it ends where the next one begins, the last one at 2**32.
-
-    The place of a block is the high half of its hash times 0x9E3779B97F4A7C15, modulo 2**64.
-    """
-
-    start: int
-    """First place."""
-    base: int
-    """Number of the base, or NO_BASE."""
-    delta: int
-    """Last delta that the base includes; later ones count for the range."""
 
 
 class TrustSince(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -436,15 +433,6 @@ class DriftState(msgspec.Struct, omit_defaults=True, gc=False):
     """First of the closed windows in a row that ended with more blocks resident than the engine has."""
 
 
-class SilenceState(msgspec.Struct, array_like=True, gc=False):
-    """When the last record of a source came (`pipeline.residency.silence`)."""
-
-    clock: Moment = 0.0
-    """Where the clock of the partition stood."""
-    received_at: Moment = 0.0
-    """Latest receipt of the last batch of its records, seconds since the epoch; 0 while that is not known."""
-
-
 class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Everything about one source but its entries."""
 
@@ -460,8 +448,6 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """When and how the source was heard last."""
     drift: DriftState
     """Comparison with what the engine says of its memory."""
-    silence: SilenceState
-    """When its last record came."""
     model: Name = ""
     """Model name."""
     hash_domain: LongName = ""
@@ -471,13 +457,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     incarnation: Incarnation = 0
     """The present engine session."""
     spread: Natural = 0
-    """Factor that spreads hashes over places, a secret of the source."""
-    bases: list[BaseRange] = []
-    """Ranges by their start; never empty in a checkpoint."""
-    last_delta: Natural = 0
-    """Number of the last delta."""
-    last_slot: Natural = 0
-    """Its slot."""
+    """Factor that spreads hashes over a table, a secret of the source."""
     first_seq: Number = -1
     """First sequence number of this session; -1 before the first batch."""
     last_seq: Number = -1
@@ -533,3 +513,27 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Whether something of this session was left out because of a limit."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
     """What is unusual about the stream of this session."""
+
+
+class BasePart(msgspec.Struct, omit_defaults=True, gc=False):
+    """Some of a base."""
+
+    number: Natural
+    """That of the base."""
+    head: bytes = b""
+    """Some bytes of the encoded `SourceHead`, where it is large."""
+    pools: list[PoolEntries] = []
+    """Some of the entries."""
+
+
+class SourceBase(msgspec.Struct, omit_defaults=True, gc=False):
+    """A source as it is after the records before an offset."""
+
+    next_offset: Natural
+    """Offset of the first events record that it does not include."""
+    number: Natural
+    """Counts bases of the source; one whose entries are those of the last one has its number, and parts."""
+    parts: Natural
+    """Records that come before this one."""
+    head: SourceHead | None = None
+    """Everything but entries; None: in the parts."""

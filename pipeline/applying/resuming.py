@@ -29,8 +29,8 @@ def go_on(
     `fresh`: there was no checkpoint. `markers`: how many offsets behind the last record applied are certainly
     none of a record. `lost` counts the records removed. Raises CheckpointAhead where the log ends before.
     """
-    if state.next_offset > end:
-        raise CheckpointAhead(topic, partition, state.next_offset, end)
+    if state.known_to > end:
+        raise CheckpointAhead(topic, partition, state.known_to, end)
     missing = beginning - state.next_offset
     if fresh or missing <= markers:
         state.next_offset = max(state.next_offset, beginning)

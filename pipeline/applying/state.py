@@ -82,6 +82,15 @@ class State(ABC, Generic[_Record, _Cut]):
         """Learn, without a checkpoint, that a former owner committed what follows up to `offset`."""
         return
 
+    @property
+    def known_to(self) -> int:
+        """Return the offset before which the log had records that this state, or its checkpoint, is of."""
+        return self.next_offset
+
+    def leaves(self) -> None:
+        """Learn, before the last cut, that somebody else goes on from it."""
+        return
+
     def read_to(self, time: float) -> None:
         """Learn, before a cut, up to which time in the log the partition is read."""
         return

@@ -9,7 +9,7 @@ import msgspec
 
 import schemas.rows
 from pipeline.generated.source_docs import attribute_docs
-from schemas.checkpoints import PartitionMeta, PoolsRecord, SourceHead
+from schemas.checkpoints import BasePart, PartitionMeta, SourceBase
 from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
 from schemas.figures import FIGURES, TABLE_FIELD
@@ -28,7 +28,7 @@ RECORDS_OF_TOPIC: dict[str, tuple[Record, ...]] = {
     "choices": (ChoiceRecord,),
     "figures": tuple(FIGURES.values()),
     "set_aside": (SetAsideRecord,),
-    "checkpoints_replica": (SourceHead, PoolsRecord, PartitionMeta),
+    "checkpoints_replica": (SourceBase, BasePart, PartitionMeta),
     "checkpoints_fleet": (FleetHead, FleetPart),
 }
 """Table of `topics.toml` -> its records; the first is the one that `topics.toml` names."""

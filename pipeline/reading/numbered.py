@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
+import numpy as np
+
 from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.reading.plain_runs import PlainRun
 from schemas.events import EventsRecord
@@ -37,3 +39,14 @@ def last_offset(numbered: Numbered) -> int:
     """Return the offset of the last record."""
     offset, record = numbered
     return int(record.offsets[-1]) if isinstance(record, PlainRun) else offset
+
+
+def between(numbered: Numbered, start: int, end: float) -> Numbered | None:
+    """Return the record if its offset is from `start` to before `end`; of a run those records, if any."""
+    offset, record = numbered
+    if not isinstance(record, PlainRun):
+        return numbered if start <= offset < end else None
+    first, last = np.searchsorted(record.offsets, [start, end]).tolist()
+    if (first, last) == (0, len(record.offsets)):
+        return numbered
+    return (int(record.offsets[first]), record.part(first, last)) if first < last else None

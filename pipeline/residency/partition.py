@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,29 +15,32 @@ from pipeline.applying.steps import Steps, at_once
 from pipeline.errors import (
     CheckpointCorrupt,
     CheckpointDamaged,
-    CheckpointFormatUnknown,
     damaged_if_it_fails,
     shown_key,
 )
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
-from pipeline.reading.numbered import Numbered, Readable, last_offset, one_by_one, said_by
+from pipeline.reading.numbered import Numbered, Readable, between, last_offset, one_by_one, said_by
 from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.residency.checkpoint.partition_snapshots import CheckpointRecord, PartitionSnapshots
+from pipeline.residency.checkpoint.bases import CheckpointRecord
+from pipeline.residency.checkpoint.partition_bases import PartitionBases
+from pipeline.residency.checkpoint.position import begins, included, read, slots_of_sources
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.pools import NewPool
 from pipeline.residency.sharding.residency_records import ResidencyRecords
-from pipeline.residency.silence import Silence, SourceKey
+from pipeline.residency.silence import Silence, SilenceState, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
 from schemas.checkpoints import (
+    BASE,
     FORMAT,
-    HEAD,
     META_KEY,
-    CheckpointFormat,
+    NO_BASE,
+    Forgotten,
     PartitionMeta,
+    SourceAtCut,
     slot_key,
 )
 from schemas.events import EventsRecord
@@ -50,9 +54,6 @@ so much longer, and each costs a record a shard. Less than from one cut to the n
 where cuts are made oftener."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_format = msgspec.msgpack.Decoder(CheckpointFormat).decode
-_decode_meta = msgspec.msgpack.Decoder(PartitionMeta).decode
-_decode_key = msgspec.msgpack.Decoder(tuple[str, int, str | int]).decode
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class PartitionState(State[Readable, Cut]):
     """Applies events records in offset order and cuts checkpoints.
 
     Reads no clock and does no IO: `now` is given, and the same records give the same rows however often
-    the process was restarted between them.
+    the process was restarted between them. A state that was restored begins with records that some sources
+    have and others lack: up to where its checkpoint was committed it only applies them once more.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class PartitionState(State[Readable, Cut]):
         self.sources: dict[SourceKey, SourceResidency] = {}
         self._settings = settings
         self._shards = shards
-        self._snapshots = PartitionSnapshots()
+        self._bases = PartitionBases()
         self._silence = Silence(settings.forget_seconds)
         self._forgotten: list[SourceResidency] = []
         """Since the last cut; their last rows and changes are due."""
@@ -97,6 +99,15 @@ class PartitionState(State[Readable, Cut]):
         self._saved_offset = 0
         self._announced = 0
         """Another state has committed everything before this offset."""
+        self._restored: PartitionMeta | None = None
+        """Of the checkpoint, until everything that was committed with it is applied once more."""
+        self._included: dict[SourceKey, int] = {}
+        """Until then: the offset before which a source has, or may not have, what it said."""
+        self._behind: set[SourceKey] = set()
+        """Until then: sources that lack records which the log has no more."""
+        self._gone: list[Forgotten] = []
+        """Sources that were forgotten where whoever continues from the checkpoint may begin."""
+        self._leaves = False
         self._read_to = 0.0
         """Time in the log up to which the partition is read."""
         self._said = 0.0
@@ -108,6 +119,15 @@ class PartitionState(State[Readable, Cut]):
         What was said of residency until then is not said again; rows are written again and are the same.
         """
         self._announced = offset
+
+    @property
+    def known_to(self) -> int:
+        """Return the offset before which the log had records that this state, or its checkpoint, is of."""
+        return self.next_offset if self._restored is None else self._restored.next_offset
+
+    def leaves(self) -> None:
+        """Somebody else goes on from the next cut."""
+        self._leaves = True
 
     def read_to(self, time: float) -> None:
         """The partition is read up to this time in the log."""
@@ -122,10 +142,14 @@ class PartitionState(State[Readable, Cut]):
 
     def apply(self, offset: int, record: Readable) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
+        if self._restored is not None:
+            self.apply_all([(offset, record)])
+            return
         key = _key_of(record)
         for silent in self._silence.heard(key, _received(record)):
             self._forget(silent, offset)
         self._apply(self._source(key), record, offset)
+        self._bases.changed(key, offset)
         self._advance(offset)
 
     def apply_all(self, records: Sequence[Numbered]) -> None:
@@ -134,6 +158,10 @@ class PartitionState(State[Readable, Cut]):
         They are in order of their first offsets, those of a source in the order of the log. Source by source
         they are applied, since none depends on another one, unless one may be forgotten between them.
         """
+        if self._restored is not None:
+            records = self._applied_again(records)
+            if not records:
+                return
         keys = [_key_of(record) for _, record in records]
         if self.next_offset < self._announced or not self._all_heard(keys, records):
             for self.applying, record in one_by_one(records):
@@ -146,7 +174,22 @@ class PartitionState(State[Readable, Cut]):
             source = self._source(key)
             for self.applying, record in its_records:
                 self._apply(source, record, self.applying)
+                self._bases.changed(key, self.applying)
         self._advance(max(last_offset(numbered) for numbered in records))
+
+    def _applied_again(self, records: Sequence[Numbered]) -> Sequence[Numbered]:
+        """Apply what was committed before, where a source lacks it; return the records behind that."""
+        end = self._announced
+        for numbered in records:
+            key = _key_of(numbered[1])
+            again = between(numbered, self._included.get(key, 0), end)
+            if again is not None:
+                self.applying, record = again
+                self._apply(self._source(key), record, self.applying)
+                self._bases.changed(key, self.applying)
+        self._advance(min(max(last_offset(numbered) for numbered in records), end - 1))
+        behind = (between(numbered, end, math.inf) for numbered in records)
+        return [numbered for numbered in behind if numbered is not None]
 
     def _all_heard(self, keys: Sequence[SourceKey], records: Sequence[Numbered]) -> bool:
         """Note that the sources were heard; return False, and note nothing, if one may be forgotten."""
@@ -177,8 +220,7 @@ class PartitionState(State[Readable, Cut]):
         source = self.sources.get(key)
         if source is None:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings, self._counting(key))
-            source.head.silence = self._silence.state_of(key)
-            self._snapshots.add(key, source)
+            self._bases.add(key, source)
         return source
 
     @property
@@ -192,7 +234,8 @@ class PartitionState(State[Readable, Cut]):
         self._count_forgotten += 1
         if source.left_out:
             self._left_out.append((SourceName(*key), source.left_out))
-        self._snapshots.forget(key)
+        self._bases.forget(key)
+        self._gone.append(Forgotten(*key, offset))
 
     def take_forgotten(self) -> int:
         """Return how many sources were forgotten since the last call."""
@@ -202,19 +245,31 @@ class PartitionState(State[Readable, Cut]):
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
         """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
         for name, source in self.sources.items():
-            if refused.names(*name):
+            if refused.names(*name) and self._included.get(name, 0) <= offset:
                 source.record_set_aside(offset)
+                self._bases.changed(name, offset)
         self._advance(offset)
 
     def skip_removed(self, beginning: int) -> None:
         """Go on at `beginning`: the records before it that were not applied are gone.
 
         Whose they were nobody knows, and no batch may ever come that shows a gap. So every source may lack
-        something from here on.
+        something from here on. Of records that were committed only those may whose bases lack some: they go
+        on behind these, as rows say already what they said.
         """
-        for source in self.sources.values():
-            source.records_removed(beginning - 1)
-        self._advance(beginning - 1)
+        if self._restored is not None:
+            reached = min(beginning, self._announced)
+            self._behind |= {name for name in self.sources if self._included.get(name, 0) < reached}
+            self._included |= dict.fromkeys(self._behind, self._announced)
+            self._advance(reached - 1)
+        if self.next_offset < beginning:
+            for name in self.sources:
+                self._lacks_removed(name, beginning - 1)
+            self._advance(beginning - 1)
+
+    def _lacks_removed(self, name: SourceKey, offset: int) -> None:
+        self.sources[name].records_removed(offset)
+        self._bases.changed(name, offset)
 
     def troubles(self) -> dict[str, int]:
         """Return how many sources are partial, degraded, disconnected, drifting or limited.
@@ -274,29 +329,28 @@ class PartitionState(State[Readable, Cut]):
             rows += source.windows.take_all()
             residency.take(source)
         # All that is due of a source is taken at once, while what it consists of is in the processor's cache.
-        for key, source in self.sources.items():
+        for source in self.sources.values():
             source_rows = source.windows.take(heard_to)
             rows += source_rows
             if committed_before:
                 source.take_changes()
             elif source.unsaved or source_rows:
                 source.unsaved = False
-                self._snapshots.take(key)
                 residency.take(source)
             yield
         if committed_before:
             return Cut(self.next_offset, dirty=False, rows=rows)
-        checkpoints = yield from self._snapshots.cutting()
+        last, self._leaves = self._leaves, False
+        checkpoints = yield from self._bases.cutting(now, self.next_offset, last=last)
         says = self._read_to if self._partitions else 0.0
-        if not checkpoints and self.next_offset == self._saved_offset:
+        if not checkpoints and not rows and self.next_offset == self._saved_offset:
             if says < self._said + SAYS_SECONDS:
                 return Cut(self.next_offset, dirty=False)
             self._said = says
             return Cut(self.next_offset, dirty=True, residency=residency.finish(says))
         self._said = says
         self._saved_offset = self.next_offset
-        meta = PartitionMeta(self.next_offset, FORMAT, self._silence.clock)
-        checkpoints.append((META_KEY, _encode(meta)))
+        checkpoints.append((META_KEY, _encode(self._meta())))
         return Cut(
             self.next_offset,
             dirty=True,
@@ -305,11 +359,46 @@ class PartitionState(State[Readable, Cut]):
             residency=residency.finish(says),
         )
 
+    def _meta(self) -> PartitionMeta:
+        """Return what a checkpoint says of the partition."""
+        sources = []
+        for key, source in self.sources.items():
+            heard = self._silence.state_of(key)
+            carried = source.head.carried_to, source.head.written_to
+            standing = self._bases.standing(key)
+            sources.append(SourceAtCut(*key, heard.clock, heard.received_at, *carried, *standing))
+        meta = PartitionMeta(self.next_offset, FORMAT, self._silence.clock, sources)
+        read_from = begins(meta)
+        meta.forgotten = self._gone = [one for one in self._gone if one.offset > read_from]
+        return meta
+
     def _advance(self, offset: int) -> None:
-        self.next_offset = offset + 1
-        if self.next_offset == self._announced:
-            for source in [*self._forgotten, *self.sources.values()]:
-                source.take_changes()
+        before, self.next_offset = self.next_offset, offset + 1
+        if before < self._announced <= self.next_offset:
+            self._is_committed()
+
+    def _is_committed(self) -> None:
+        """Everything that another state has committed is applied: from here on this one commits."""
+        for source in [*self._forgotten, *self.sources.values()]:
+            source.take_changes()
+        restored, self._restored = self._restored, None
+        if restored is None:
+            return
+        self._included.clear()
+        heard: dict[SourceKey, SilenceState] = {}
+        for one in restored.sources:
+            known = self.sources.get((one.replica, one.dp_rank))
+            if known is not None:
+                heard[one.replica, one.dp_rank] = SilenceState(one.clock, one.received_at)
+                if (one.replica, one.dp_rank) in self._behind and one.carried_to is not None:
+                    known.windows.skip_to(one.carried_to)
+                known.windows.were_carried(one.carried_to, one.written_to)
+        for key in self.sources.keys() - heard.keys():
+            heard[key] = SilenceState(restored.clock)
+        self._silence = Silence(self._settings.forget_seconds, restored.clock, heard)
+        for name in self._behind:
+            self._lacks_removed(name, self._announced - 1)
+        self._behind.clear()
 
     @classmethod
     def restore(
@@ -321,7 +410,9 @@ class PartitionState(State[Readable, Cut]):
         latest: Mapping[bytes, bytes],
         partitions: int | None = None,
     ) -> PartitionState:
-        """Return the state that the last checkpoint saved; a new one when there is none.
+        """Return the state that the bases of the last checkpoint make; a new one when there is none.
+
+        It goes on at the first record that some of them lack.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
         CheckpointFormatUnknown, CheckpointCorrupt when records are missing, and CheckpointDamaged when they
@@ -338,32 +429,34 @@ class PartitionState(State[Readable, Cut]):
             if latest:
                 raise CheckpointCorrupt("the partition", "record @meta")
             return
-        with damaged_if_it_fails(META_KEY):
-            found = _decode_format(meta).format
-            if found != FORMAT:
-                raise CheckpointFormatUnknown(found, FORMAT)
-            position = _decode_meta(meta)
-            self.next_offset = self._saved_offset = position.next_offset
-        written: dict[SourceKey, list[str | int]] = {}
-        for key in latest:
-            if key != META_KEY:
-                with damaged_if_it_fails(key):
-                    replica, dp_rank, slot = _decode_key(key)
-                    written.setdefault((replica, dp_rank), []).append(slot)
-        for name, its_slots in written.items():
-            key = slot_key(*name, HEAD)
-            if HEAD not in its_slots:
+        position = read(meta)
+        self._restored, self._gone = position, position.forgotten
+        self.next_offset, self._saved_offset = begins(position), position.next_offset
+        self._announced = position.next_offset
+        self._included = included(position)
+        self._load_sources(latest, position)
+        if self.next_offset == self._announced:
+            self._is_committed()
+
+    def _load_sources(self, latest: Mapping[bytes, bytes], position: PartitionMeta) -> None:
+        written = slots_of_sources(latest)
+        for at_cut in position.sources:
+            name = at_cut.replica, at_cut.dp_rank
+            key = slot_key(*name, BASE)
+            if at_cut.base == NO_BASE:
+                # Its turn is what it was: who comes first of several at one moment depends on it.
+                self._source(name)
                 continue
+            if key not in latest:
+                raise CheckpointCorrupt(f"{name[0]}/{name[1]}", "the base")
             with damaged_if_it_fails(key):
-                source, slots = restore(
-                    key, latest, self._settings, self._counting(name), self._contradiction
-                )
-                if (source.head.replica, source.head.dp_rank) != name:
-                    raise CheckpointDamaged(shown_key(key), "it is of another source")
+                source, base = restore(key, latest, self._settings, self._counting(name), self._contradiction)
+                if base.number != at_cut.base or base.next_offset > self._included[name]:
+                    raise CheckpointDamaged(shown_key(key), "it is of another moment")
                 self.sources[name] = source
-                self._snapshots.add(name, source, slots, its_slots)
-        heard = {name: source.head.silence for name, source in self.sources.items()}
-        self._silence = Silence(self._settings.forget_seconds, position.clock, heard)
+                self._bases.add(name, source, base, written.pop(name))
+        for name, slots in written.items():
+            self._bases.leftovers(slot_key(*name, slot) for slot in slots)
 
     def _counting(self, key: SourceKey) -> NewPool:
         """Return what makes the pools of a source."""

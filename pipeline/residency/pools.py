@@ -86,6 +86,9 @@ class Pools:
             granular.unknown_removed = self._contradicted
         self.repeatable = False
         """Whether the engine may announce again, with the same beginning of a chain, what is resident."""
+        self.operations = 0
+        """Stores and removals of a block since this object was made, and clears: unless it grows, entries of
+        block tables stay as they are."""
         self._unsettled = 0
         """Bytes of hashes collected since the last `settle`."""
         self._settled = False
@@ -216,6 +219,7 @@ class Pools:
         for granular in self._granular:
             granular.batch_ended(at)
         self._unsettled += collected
+        self.operations += collected // HASH_BYTES
         if self._granular and self._shed(at):
             told(LeftOut("too_many_itemised", 0))
         if self._unsettled >= SETTLE_AT_BYTES:
@@ -303,6 +307,7 @@ class Pools:
             assert isinstance(pool, Pool)
             pool.add(events, repeatable=self.repeatable)
         self._unsettled += run.hash_count * HASH_BYTES
+        self.operations += run.hash_count
         if self._unsettled >= SETTLE_AT_BYTES:
             self.settle()
 
@@ -356,6 +361,7 @@ class Pools:
     def clear(self, at: float, is_gone: Callable[[str], bool], group: int | None = None) -> None:
         """Everything left of the media of which `is_gone` tells so, or of one group of them."""
         self._settled = False
+        self.operations += 1
         for (of_medium, of_group), pool in self._by_key.items():
             if is_gone(of_medium) and group in (None, of_group):
                 pool.clear(at)

@@ -9,6 +9,7 @@ that differ do not add up. So no wrong clock moves it far, and it stands still w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -16,12 +17,21 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled
-from schemas.checkpoints import SilenceState
 
 STEP_SECONDS: Final = 60.0
 """Sources that are read are heard every ten seconds."""
 
 SourceKey = tuple[str, int]
+
+
+@dataclass
+class SilenceState:
+    """When the last record of a source came."""
+
+    clock: float = 0.0
+    """Where the clock of the partition stood."""
+    received_at: float = 0.0
+    """Latest receipt of the last batch of its records, seconds since the epoch; 0 while that is not known."""
 
 
 class Silence:

@@ -21,7 +21,6 @@ from schemas.checkpoints import (
     ConnectivityState,
     DriftState,
     HealthState,
-    SilenceState,
     SourceHead,
     TrustSince,
     TrustState,
@@ -87,7 +86,6 @@ def new_head(replica: str, dp_rank: int) -> SourceHead:
         HealthState(),
         ConnectivityState(),
         DriftState(),
-        SilenceState(),
         spread=new_spread(),
     )
 
@@ -106,7 +104,7 @@ class SourceResidency:
         self.pools = Pools(settings, head, new_pool)
         self.windows = SourceWindows(head, self.pools, carry_seconds=settings.idle_carry_seconds)
         self.unsaved = False
-        """Whether anything differs from the last checkpoint."""
+        """Whether anything differs from the last cut."""
         self.left_out: Counter[LimitReason] = Counter()
         """Events that limits kept out, since this was looked at last."""
         self._life_changes: list[LifeChanges] = []

@@ -37,15 +37,19 @@ class SourceWindows:
 
     def move_to(self, window: int) -> None:
         """Close the open window, and the empty ones up to `window`, which opens; nothing moves back."""
-        head, pools = self._head, self._pools
+        head = self._head
         if head.window is None:
             head.window = window
         elif window > head.window:
             self._close(head.window, window)
-            pools.window_ended(windows.window_end(window - 1))
-            head.health = HealthState()
-            head.trust.passed = {}
-            head.window = window
+            self._open(window)
+
+    def _open(self, window: int) -> None:
+        head = self._head
+        self._pools.window_ended(windows.window_end(window - 1))
+        head.health = HealthState()
+        head.trust.passed = {}
+        head.window = window
 
     def _close(self, window: int, next_window: int) -> None:
         head = self._head
@@ -102,6 +106,19 @@ class SourceWindows:
         while rows_due := self.take(0.0):
             taken += rows_due
         return taken
+
+    def skip_to(self, window: int) -> None:
+        """Open a window, and leave rows of those before as somebody else wrote them."""
+        head = self._head
+        if head.window is not None and window > head.window:
+            self._open(window)
+
+    def were_carried(self, carried_to: int | None, written_to: int | None) -> None:
+        """Another state of the source, as it is now, had rows carried and written up to these windows."""
+        head = self._head
+        head.carried_to = carried_to
+        if head.written_to is None or (written_to is not None and written_to > head.written_to):
+            head.written_to = written_to
 
     def let_go(self) -> None:
         """Drop the rows that are due: nobody writes them."""

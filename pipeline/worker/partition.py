@@ -13,7 +13,7 @@ from pipeline.applying.applier import Applier
 from pipeline.applying.offered import Offered
 from pipeline.applying.state import Cut, State
 from pipeline.applying.steps import Steps
-from pipeline.kafka.refusal import SourceName
+from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.roles.role import Role
@@ -74,13 +74,18 @@ class OwnedPartition(Generic[_Record, _Cut]):
             role.reader,
             state,
             self.partition,
-            set_aside=self._set_aside.add,
+            set_aside=self._keep_aside,
             repeated=lambda records: metrics.skipped.labels(role.name, "repeated").inc(records),
         )
 
     def repeats(self, cut: Cut) -> bool:
         """Return whether a former owner had committed all that a cut says."""
         return cut.next_offset < self._committed
+
+    def _keep_aside(self, offered: Offered, refused: RecordRefused) -> None:
+        # What a former owner had committed is in the topic.
+        if offered.offset >= self._committed:
+            self._set_aside.add(offered, refused)
 
     def offer_all(self, several: Sequence[Offered]) -> None:
         """Apply records that came together, or set them aside for a reason that is counted.
@@ -119,6 +124,8 @@ class OwnedPartition(Generic[_Record, _Cut]):
         """Cut the state in steps, while nothing is offered: the cut, and the records it commits."""
         self._in_cut = True
         self.state.read_to(self._known_to(now))
+        if self.leaves:
+            self.state.leaves()
         cut = yield from self.state.cutting(now, self._heard_to(now))
         self._in_cut = False
         self.newest = 0.0

@@ -43,6 +43,7 @@ def warm_up(*, fleet_agent: bool = True) -> None:
     ]
     replica.apply(3, EventsRecord("linked", "", "", 0, 1, [*linked, Batch(1, 2.0, 2.0, [Removed(hashes)])]))
     replica.apply(4, EventsRecord("kept", "", "", 0, 1, linked))
+    replica.leaves()
     cut = replica.cut(30.0)
     saved = {key: value for key, value in cut.checkpoints if value is not None}
     PartitionState.restore(0, Worker(), shards=1, latest=saved)

@@ -37,8 +37,9 @@ import pipeline.clickhouse.client
 import pipeline.fleet.snapshot
 import pipeline.index.following.follower
 import pipeline.kafka.topics
-import pipeline.residency.checkpoint.partition_snapshots
-import pipeline.residency.checkpoint.snapshot
+import pipeline.residency.checkpoint.bases
+import pipeline.residency.checkpoint.entries
+import pipeline.residency.checkpoint.partition_bases
 import pipeline.worker.exits
 from connectors.kafka.topics import catalogue
 from connectors.process.backoff import Backoff
@@ -166,8 +167,15 @@ _SMALL: dict[ModuleType, dict[str, Any]] = {
     connectors.replay.requests: {"LOOK_SECONDS": 0.8},
     pipeline.index.following.follower: {"_WAIT_MS": 500},
     pipeline.fleet.snapshot: {"MIN_CHANGES": 6, "MAX_SECONDS": 8.0, "BYTES_AT_ONCE": 200},
-    pipeline.residency.checkpoint.partition_snapshots: {"BASE_BYTES": 200},
-    pipeline.residency.checkpoint.snapshot: {"BASE_ENTRIES": 16, "_MOST_DELTAS": 3, "_SPARED_ENTRIES": 4},
+    pipeline.residency.checkpoint.bases: {
+        "SHARE": 0.3,
+        "MIN_CHANGES": 4,
+        "MIN_SECONDS": 3.0,
+        "BLOCKS_A_SECOND": 10.0,
+        "HEAD_BYTES": 600,
+    },
+    pipeline.residency.checkpoint.entries: {"RECORD_ENTRIES": 8},
+    pipeline.residency.checkpoint.partition_bases: {"BASE_BYTES": 200, "LAST_BLOCKS": 60},
 }
 """Bounds that are far away in a small world, brought near."""
 

@@ -81,6 +81,7 @@ class IndexLog:
         found = await topics.describe(self.settings)
         of = msgspec.msgpack.encode(StateTopics({one.name: one.id for one in found if one.key == "events"}))
         for number, state in self.states.items():
+            state.leaves()
             cut = state.cut(0.0)
             if cut.dirty:
                 log = CheckpointLog(self.settings.kafka, group=f"{into}.test", topic=events, partition=number)

@@ -42,7 +42,7 @@ class LogReader:
         self.log: dict[SourceId, LogFacts] = {}
         self.positions: dict[SourceId, PositionFacts] = {}
         self.set_aside: dict[str, SetAsideFacts] = {}
-        """By place: a fleet agent that starts again may write the same one twice."""
+        """By place: a rebuild of the state makes agents write the same one twice."""
         self.saved_at: dict[str, dict[int, float]] = {}
         """When the newest record of a checkpoint topic was written, by partition."""
         self.saved_topics: dict[str, str] = {}

@@ -9,19 +9,20 @@ from pipeline.fleet.state import FleetState
 from pipeline.generated.examples.blocks import START
 from pipeline.generated.examples.events import events_examples
 from pipeline.generated.examples.residency import residency_examples
-from pipeline.residency.checkpoint.snapshot import SourceSnapshots
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.source import SourceResidency, new_head
+from pipeline.residency.source import new_head
 from schemas.checkpoints import (
+    BASE,
     FORMAT,
-    HEAD,
     META_KEY,
+    BasePart,
     PartitionMeta,
-    PoolsRecord,
-    SourceHead,
-    base_slot,
+    SourceAtCut,
+    SourceBase,
+    part_slot,
     slot_key,
 )
+from schemas.events import EventsRecord
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead, FleetPart, part_key
 from schemas.settings import Fleet, Worker
 
@@ -38,29 +39,42 @@ TABLES = ("blocks", "pairs")
 """Those that make up nearly all of the fleet agent's base."""
 
 SLOTS: dict[str, tuple[bytes, type[msgspec.Struct]]] = {
-    "head": (slot_key("vllm-0", 0, HEAD), SourceHead),
-    "base": (slot_key("vllm-0", 0, base_slot(0)), PoolsRecord),
-    "delta": (slot_key("vllm-0", 0, 1), PoolsRecord),
+    "base": (slot_key("vllm-0", 0, BASE), SourceBase),
+    "part": (slot_key("vllm-0", 0, part_slot(1, 0)), BasePart),
     "meta": (META_KEY, PartitionMeta),
 }
 """Name of the example -> key and type of the record."""
 
 
-def checkpoint_examples() -> dict[str, msgspec.Struct]:
-    """Return {name: record}: base after the first batch, then delta, head and meta as they are at the end."""
+def checkpoint_log() -> list[EventsRecord]:
+    """Return the records at OFFSET and the next one, which the base lacks."""
     run = events_examples()["run"]
-    state = PartitionState(0, Worker(), shards=SHARDS)
+    return [
+        msgspec.structs.replace(run, batches=run.batches[:2]),
+        msgspec.structs.replace(run, batches=run.batches[2:]),
+    ]
+
+
+def checkpoint_examples() -> dict[str, msgspec.Struct]:
+    """Return {name: record}: a base after the first batch, and meta as it is at the end."""
     head = new_head("vllm-0", 0)
     head.spread = SPREAD
-    source = state.sources["vllm-0", 0] = SourceResidency(head, Worker())
-    state.apply(OFFSET, msgspec.structs.replace(run, batches=run.batches[:2]))
-    snapshots = SourceSnapshots(source)
-    latest = dict(snapshots.deltas() + snapshots.base())
-    state.apply(OFFSET + 1, msgspec.structs.replace(run, batches=run.batches[2:]))
-    source.windows.take(START + 1.0)
-    latest.update([*snapshots.deltas(), *snapshots.head()])
-    latest[META_KEY] = msgspec.msgpack.encode(PartitionMeta(OFFSET + 2, FORMAT))
-    return {name: msgspec.msgpack.decode(latest[key], type=record) for name, (key, record) in SLOTS.items()}
+    at_cut = SourceAtCut("vllm-0", 0, 0.0, 0.0, None, None, base=0, lacks=None)
+    encode = msgspec.msgpack.encode
+    nothing = {
+        META_KEY: encode(PartitionMeta(OFFSET, FORMAT, sources=[at_cut])),
+        slot_key("vllm-0", 0, BASE): encode(SourceBase(OFFSET, 0, 0, head)),
+    }
+    state = PartitionState.restore(0, Worker(), shards=SHARDS, latest=nothing)
+    latest: dict[bytes, bytes | None] = {}
+    for number, record in enumerate(checkpoint_log()):
+        state.apply(OFFSET + number, record)
+        if number == 0:
+            state.leaves()
+        latest.update(state.cut(START + 1.0).checkpoints)
+    return {
+        name: msgspec.msgpack.decode(latest[key] or b"", type=record) for name, (key, record) in SLOTS.items()
+    }
 
 
 def fleet_checkpoint_examples() -> dict[str, msgspec.Struct]:

@@ -79,6 +79,7 @@ class IndexedPartition(PartitionState):
     def let_go(self) -> None:
         """Drop what checkpoints and tables would say, which nobody writes here."""
         self._forgotten.clear()
+        self._gone.clear()
         self._left_out.clear()
         for key in self._untidy:
             source = self.sources.get(key)

@@ -60,7 +60,6 @@ class ContentPool:
         counted = self._counted
         counted.add(Events(copied(events.rows), events.hashes, events.links), repeatable=True)
         counted.settle()
-        counted.take_unsaved()
         counted.head.flow = FlowState()
         for changes in counted.changes:
             self._follow(changes)

@@ -114,7 +114,6 @@ class IndexedPool(Pool):
         head.blocks = [0] * len(head.blocks)
         head.other_sizes.clear()
         self.other_copies = 0
-        head.life += 1
         self._births.cleared()
         if self._contents is not None:
             self._contents.clear()

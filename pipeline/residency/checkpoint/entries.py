@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,60 +24,75 @@ _SIZES: Final = np.dtype("<u4")
 _DEPTHS: Final = np.dtype("<u2")
 
 
-def packed_entries(pool: Pool, entries: Entries, gone: Hashes | None = None) -> PoolEntries:
-    """Return the columns of entries, and of the blocks that left before."""
+class Copied(NamedTuple):
+    """The entries of a pool as they were at one moment."""
+
+    medium: str
+    group_idx: int
+    entries: Entries
+    block_sizes: npt.NDArray[np.uint32]
+    """Of each entry."""
+    contents: Hashes
+    """Of each entry; empty where the pool keeps none."""
+
+
+def copied(pool: Pool) -> Copied:
+    """Return what a pool holds, which costs as long as that much memory takes to copy."""
+    live = pool.table.live()
+    contents = pool.table.contents_of(live["hash"]) if pool.keeps_contents else np.empty(0, np.uint64)
+    return Copied(pool.head.medium, pool.head.group_idx, live, pool.sizes_of(live["size_code"]), contents)
+
+
+def in_parts(pools: Sequence[Copied]) -> Iterator[list[PoolEntries]]:
+    """Yield the entries in portions, none of more than RECORD_ENTRIES."""
+    part: list[PoolEntries] = []
+    room = RECORD_ENTRIES
+    for pool in pools:
+        start = 0
+        while start < len(pool.entries):
+            if room == 0:
+                yield part
+                part, room = [], RECORD_ENTRIES
+            end = min(len(pool.entries), start + room)
+            part.append(_packed_entries(pool, start, end))
+            room -= end - start
+            start = end
+    if part:
+        yield part
+
+
+def _packed_entries(pool: Copied, start: int, end: int) -> PoolEntries:
+    entries = pool.entries[start:end]
     return PoolEntries(
-        pool.head.medium,
-        pool.head.group_idx,
+        pool.medium,
+        pool.group_idx,
         _packed(entries["hash"], _HASHES),
         _once(_packed(entries["copies"], _COPIES), _COPIES),
         _packed(entries["birth"], _BIRTHS),
-        _once(_packed(pool.sizes_of(entries["size_code"]), _SIZES), _SIZES),
+        _once(_packed(pool.block_sizes[start:end], _SIZES), _SIZES),
         _packed(entries["root"], _HASHES),
         _packed(entries["depth"], _DEPTHS),
-        contents=_packed(pool.table.contents_of(entries["hash"]), _HASHES) if pool.keeps_contents else b"",
-        gone=_packed(gone, _HASHES) if gone is not None else b"",
-        life=pool.head.life,
+        _packed(pool.contents[start:end], _HASHES),
     )
 
 
-def in_records(parts: Sequence[tuple[Pool, Hashes, Entries]]) -> list[list[PoolEntries]]:
-    """Return what changed as the parts of one or more records, none of more than RECORD_ENTRIES entries."""
-    records: list[list[PoolEntries]] = [[]]
-    room = RECORD_ENTRIES
-    for pool, gone, entries in parts:
-        # Records are read in their order, so all that left may come in portions before all that came.
-        for start in range(0, len(gone) + len(entries), RECORD_ENTRIES):
-            left = gone[start : start + RECORD_ENTRIES]
-            begin = max(0, start - len(gone))
-            came = entries[begin : max(0, start + RECORD_ENTRIES - len(gone))]
-            count = len(left) + len(came)
-            if count > room:
-                records.append([])
-                room = RECORD_ENTRIES
-            room -= count
-            records[-1].append(packed_entries(pool, came, left))
-    return records
-
-
 def unpacked_entries(pool: Pool, entries: PoolEntries) -> BlockColumns:
-    """Return the entries of one part of a record, those that left first and without copies."""
+    """Return the entries of one part of a record."""
     hashes = np.frombuffer(entries.hashes, _HASHES)
-    gone = np.frombuffer(entries.gone, _HASHES)
     count = len(hashes)
     sizes = _each(np.frombuffer(entries.block_sizes, _SIZES), count)
-    # Where nothing is known of chains, the record has no columns for them. What is joined is copied, too, so
-    # that compiled code gets arrays that can be written.
+    # Where nothing is known of chains, the record has no columns for them. All is copied, so that compiled
+    # code gets arrays that can be written.
     roots = np.frombuffer(entries.roots or bytes(count * HASH_BYTES), _HASHES)
     depths = np.frombuffer(entries.depths or bytes(count * _DEPTHS.itemsize), _DEPTHS)
     return BlockColumns(
-        np.concatenate((gone, hashes)).astype(np.uint64),
-        _after(gone, _each(np.frombuffer(entries.copies, _COPIES), count)),
-        _after(gone, np.frombuffer(entries.births, _BIRTHS)),
-        _after(gone, pool.codes_of(sizes)),
-        _after(gone, roots),
-        _after(gone, depths),
-        _after(gone, np.frombuffer(entries.contents or bytes(count * HASH_BYTES), _HASHES)),
+        hashes.astype(np.uint64),
+        _each(np.frombuffer(entries.copies, _COPIES), count).astype(np.int32),
+        np.frombuffer(entries.births, _BIRTHS).astype(np.float64),
+        pool.codes_of(sizes),
+        roots.astype(np.uint64),
+        depths.astype(np.uint16),
+        np.frombuffer(entries.contents or bytes(count * HASH_BYTES), _HASHES).astype(np.uint64),
     )
 
 
@@ -94,8 +109,3 @@ def _once(packed: bytes, kind: np.dtype[Any]) -> bytes:
 def _each(column: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     """Return a column of `count` items that may have been written once."""
     return np.broadcast_to(column, count) if len(column) == 1 else column
-
-
-def _after(gone: Hashes, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column with zeros before it, one for each block that left."""
-    return np.concatenate((np.zeros(len(gone), column.dtype), column))

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import borrowed, compiled, fetch_ahead
+from connectors.process.compiled import compiled, fetch_ahead
 from pipeline.reading.columns import Hashes
 
 Entries = npt.NDArray[np.void]
@@ -26,22 +26,11 @@ ENTRY: Final = np.dtype(
         ("copies", np.int32),  # 0: the slot is free
         ("size_code", np.uint16),  # of the first copy's block size
         ("depth", np.uint16),  # blocks of the chain up to and including this one, MAX_DEPTH at most
-        ("unsaved", np.uint8),  # SAVED, CHANGED or NEW
         ("several_sizes", np.uint8),  # 1: copies of other sizes than the first one's are there, too
     ]
 )
 MAX_DEPTH: Final = 0xFFFF
 """Blocks deeper in their chains than that are said to be that deep."""
-SAVED: Final = 0
-"""As the last checkpoint has it."""
-CHANGED: Final = 1
-"""Otherwise than the last checkpoint has it."""
-NEW: Final = 2
-"""Not in the last checkpoint."""
-
-PLACES: Final = 1 << 32
-"""Hashes are spread over so many places; entries lie in the table in the order of their places."""
-
 FETCHED_AHEAD: Final = 64
 """Blocks whose slots are on their way into the cache while a loop is at the one before them."""
 
@@ -107,22 +96,6 @@ class BlockTable:
         entries: Entries = self.entries[self.entries["copies"] > 0]
         return entries
 
-    def between(self, start: int, end: int) -> Entries:
-        """Return a copy of the entries whose `places` are from `start` to before `end`.
-
-        Costs what lies there, whatever the size of the table.
-        """
-        count = entries_between(self.entries, self.spread, start, end, np.empty(0, ENTRY))
-        found = np.empty(count, ENTRY)
-        entries_between(self.entries, self.spread, start, end, found)
-        return found
-
-    def take_unsaved(self, touched: Hashes) -> Entries:
-        """Return a copy of those of the touched blocks that differ from the last checkpoint; from here on
-        they count as part of it."""
-        found = np.empty(len(touched), ENTRY)
-        return found[: take_unsaved(self.entries, self.spread, touched, found)]
-
     def entry(self, block: int) -> Any:
         """Return the entry of a block for reading and writing, one without copies if it is not resident.
 
@@ -169,56 +142,6 @@ def _vacant(blocks: int) -> Entries:
 def new_spread() -> int:
     """Return a factor that spreads hashes of any kind over places: odd, below 2**63, and nobody knows it."""
     return secrets.randbits(62) << 1 | 1
-
-
-def places(hashes: Hashes, spread: int) -> Hashes:
-    """Return the place of each hash, below PLACES."""
-    at: Hashes = (hashes * np.uint64(spread)) >> _HALF
-    return at
-
-
-@compiled
-def entries_between(entries: Any, spread: np.uint64, start: int, end: int, found: Any) -> int:
-    """Copy the entries whose places are from `start` to before `end`, as far as `found` has room.
-
-    Return how many there are. An entry is at its own slot, or behind it with no free slot between.
-    """
-    slots = len(entries)
-    first = (start * slots) >> 32
-    last = ((end - 1) * slots) >> 32
-    count = 0
-    for step in range(slots):
-        at = first + step
-        if at >= slots:
-            at -= slots
-        if entries[at].copies == 0:
-            if first + step > last:
-                break
-            continue
-        place = np.int64((entries[at].hash * spread) >> _HALF)
-        if start <= place < end:
-            if count < len(found):
-                found[count] = entries[at]
-            count += 1
-    return count
-
-
-@compiled
-def take_unsaved(entries: Any, spread: np.uint64, touched: Hashes, found: Any) -> int:
-    """Copy the resident blocks among the touched that are not SAVED, and make them so; return how many."""
-    entries = borrowed(entries)
-    count = 0
-    for block in touched[:FETCHED_AHEAD]:
-        fetch_slots(entries, spread, block)
-    for at in range(len(touched)):
-        if at + FETCHED_AHEAD < len(touched):
-            fetch_slots(entries, spread, touched[at + FETCHED_AHEAD])
-        slot = find(entries, spread, touched[at])
-        if entries[slot].copies != 0 and entries[slot].unsaved != SAVED:
-            entries[slot].unsaved = SAVED
-            found[count] = entries[slot]
-            count += 1
-    return count
 
 
 @compiled
@@ -309,7 +232,6 @@ def put_entries(entries: Any, contents: Hashes, spread: np.uint64, live: int, co
         entry.size_code = columns.size_codes[at]
         entry.root = columns.roots[at]
         entry.depth = columns.depths[at]
-        entry.unsaved = SAVED
         entry.several_sizes = 0
         if len(contents) > 0:
             contents[slot] = columns.contents[at]

@@ -11,11 +11,8 @@ from connectors.process.compiled import borrowed, compiled, inlined
 from pipeline.reading.columns import REMOVAL, Events, Hashes
 from pipeline.residency.changes import CHANGE, ChangeRows
 from pipeline.residency.counting.block_table import (
-    CHANGED,
     FETCHED_AHEAD,
     MAX_DEPTH,
-    NEW,
-    SAVED,
     fetch_slots,
     find,
     remove,
@@ -30,9 +27,7 @@ PROGRESS: Final = np.dtype(
         ("begin", np.int64),  # of its hashes
         ("operation", np.int64),  # the next one: an index of the events' hashes
         ("live", np.int64),  # entries in the table
-        ("touched", np.int64),
         ("changes", np.int64),
-        ("gone", np.int64),
         ("unknown_removed", np.int64),
         ("reannounced", np.int64),
         ("repeats", np.int64),  # of those, that might have been copies
@@ -70,17 +65,6 @@ class Rules(NamedTuple):
     """A block that decoding completes is announced by itself, and what is computed for a prompt together."""
 
 
-class Found(NamedTuple):
-    """Room for what n operations find; how much of it is filled, the progress says."""
-
-    changes: ChangeRows
-    """Blocks that were filled or evicted."""
-    gone: Hashes
-    """Blocks of the last checkpoint that left."""
-    touched: Hashes
-    """Blocks that the last checkpoint has otherwise, or not at all."""
-
-
 class Tally(NamedTuple):
     """What the loop counts, and how far it came."""
 
@@ -92,11 +76,9 @@ class Tally(NamedTuple):
     """(1,) of PROGRESS."""
 
 
-def room_for(operations: int) -> Found:
-    """Return room for what so many operations find."""
-    return Found(
-        np.empty(operations, CHANGE), np.empty(operations, np.uint64), np.empty(operations, np.uint64)
-    )
+def room_for(operations: int) -> ChangeRows:
+    """Return room for the changes that so many operations make; how much is filled, the progress says."""
+    return np.empty(operations, CHANGE)
 
 
 def no_tally(size_codes: int) -> Tally:
@@ -141,7 +123,7 @@ def count_copies(
     sizes: npt.NDArray[np.int64],
     rules: Rules,
     events: Events,
-    found: Found,
+    found: ChangeRows,
     tally: Tally,
 ) -> int:
     """Apply events in order until all are applied, or one operation needs the interpreter.
@@ -158,7 +140,7 @@ def count_copies(
     kept, linked = len(contents) > 0, len(links) > 0
     reached = tally.progress[0]
     event, start, operation = reached.event, reached.begin, reached.operation
-    live, touched, changes = reached.live, reached.touched, reached.changes
+    live, changes = reached.live, reached.changes
     stored_tokens = reached.stored_tokens
     fetched = operation
     outcome = FINISHED
@@ -222,7 +204,6 @@ def count_copies(
                     entry.hash = block
                     entry.birth = at
                     entry.size_code = code
-                    entry.unsaved = NEW
                     entry.several_sizes = 0
                     if kept:
                         contents[slot] = after
@@ -233,10 +214,8 @@ def count_copies(
                     entry.root = root
                     entry.depth = 0 if root == 0 else min(before + operation - start + 1, MAX_DEPTH)
                     live += 1
-                    found.touched[touched] = block
-                    touched += 1
                     counts[code, FIRST] += 1
-                    change = found.changes[changes]
+                    change = found[changes]
                     change.by_content = kept and after != UNKNOWN
                     change.hash = after if change.by_content else block
                     change.kind = kind
@@ -257,10 +236,6 @@ def count_copies(
                 elif entry.size_code != code:
                     outcome = NEEDS_SIZES
                     break
-                elif entry.unsaved == SAVED:
-                    entry.unsaved = CHANGED
-                    found.touched[touched] = block
-                    touched += 1
                 if kept:
                     content = after if after != UNKNOWN else contents[slot]
                     known = content != UNKNOWN
@@ -276,14 +251,10 @@ def count_copies(
                 counts[entry.size_code, REMOVED] += 1
                 if entry.copies > 1:
                     entry.copies -= 1
-                    if entry.unsaved == SAVED:
-                        entry.unsaved = CHANGED
-                        found.touched[touched] = block
-                        touched += 1
                 else:
                     counts[entry.size_code, LAST] += 1
                     tally.lifetimes[bucket_of(at - entry.birth)] += 1
-                    change = found.changes[changes]
+                    change = found[changes]
                     change.by_content = kept and contents[slot] != UNKNOWN
                     change.hash = contents[slot] if change.by_content else block
                     change.kind = EVICTED
@@ -291,9 +262,6 @@ def count_copies(
                     change.block_size = sizes[entry.size_code]
                     change.stored = stored_tokens
                     changes += 1
-                    if entry.unsaved != NEW:
-                        found.gone[reached.gone] = block
-                        reached.gone += 1
                     live -= 1
                     remove(entries, contents, spread, slot)
             operation += 1
@@ -301,6 +269,6 @@ def count_copies(
             event += 1
             start = end
     reached.event, reached.begin, reached.operation = event, start, operation
-    reached.live, reached.touched, reached.changes = live, touched, changes
+    reached.live, reached.changes = live, changes
     reached.stored_tokens = stored_tokens
     return outcome

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pipeline.reading.columns import REMOVAL, Events, Hashes
 from pipeline.residency.changes import CHANGE, ChangeRows, Changes
-from pipeline.residency.counting.block_table import CHANGED, SAVED, BlockColumns, BlockTable, Entries
+from pipeline.residency.counting.block_table import BlockColumns, BlockTable, Entries
 from pipeline.residency.counting.collected import NO_PARENT, Collected, without_the_rest
 from pipeline.residency.counting.count_copies import (
     FINISHED,
@@ -47,10 +47,6 @@ class Pool:
         self._shared = shared
         self.table = BlockTable(spread=shared.spread)
         self.changes: list[Changes] = []
-        self._gone: list[Hashes] = []
-        """Blocks of the last checkpoint that left since; some may be back."""
-        self._touched: list[Hashes] = []
-        """Blocks that the last checkpoint has otherwise, or not at all; some may have left."""
         self.other_copies = sum(map(len, head.other_sizes.values()))
         """Copies of other sizes than their block's first one."""
         self._collected = Collected(shared)
@@ -182,10 +178,6 @@ class Pool:
         head.other_sizes.clear()
         head.repeats = False
         self.other_copies = 0
-        # Cheaper than to name them all: what checkpoints have of the life before does not count.
-        head.life += 1
-        self._gone.clear()
-        self._touched.clear()
 
     def settle(self) -> None:
         """Count what was collected; afterwards table, counters, flow and changes are up to date."""
@@ -228,12 +220,8 @@ class Pool:
                 self._count_of_several_sizes(int(events.hashes[reached["operation"]]), size, tally)
         head.stored_tokens = int(reached["stored_tokens"])
         table.shrink_if_sparse()
-        if reached["gone"]:
-            self._gone.append(found.gone[: reached["gone"]].copy())
-        if reached["touched"]:
-            self._touched.append(found.touched[: reached["touched"]].copy())
         self._count(tally)
-        self._record(without_the_rest(found.changes[: reached["changes"]]))
+        self._record(without_the_rest(found[: reached["changes"]]))
 
     def _count_of_several_sizes(self, block: int, size: int, tally: Tally) -> None:
         """Apply one operation on a resident block whose copies differ in size; its first copy stays.
@@ -257,9 +245,6 @@ class Pool:
             entry["copies"] += 1
             self.other_copies += 1
         entry["several_sizes"] = block in other_sizes
-        if entry["unsaved"] == SAVED:
-            entry["unsaved"] = CHANGED
-            self._touched.append(np.array([block], np.uint64))
         reached["operation"] += 1
 
     def _count(self, tally: Tally) -> None:
@@ -293,17 +278,6 @@ class Pool:
         self.settle()
         return counted_occupancy(self.head)
 
-    def take_unsaved(self) -> tuple[Hashes, Entries]:
-        """Return what a checkpoint lacks: blocks that left, then a copy of the entries that came or changed.
-
-        From here on they count as part of one.
-        """
-        gone = np.concatenate(self._gone) if self._gone else np.empty(0, np.uint64)
-        touched = np.concatenate(self._touched) if self._touched else np.empty(0, np.uint64)
-        self._gone.clear()
-        self._touched.clear()
-        return gone, self.table.take_unsaved(touched)
-
     def make_room(self, blocks: int) -> None:
         """So many blocks of a checkpoint are about to be `put`."""
         self.table.grow(blocks)
@@ -321,7 +295,7 @@ class Pool:
         """Another kind of pool goes on with what is here."""
 
     def put(self, columns: BlockColumns) -> None:
-        """Set entries as a checkpoint has them; zero copies removes one."""
+        """Set entries as a checkpoint has them."""
         self.table.put(columns)
         for block in self.head.other_sizes:
             self.table.entry(block)["several_sizes"] = 1

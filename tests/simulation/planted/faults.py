@@ -21,7 +21,7 @@ import pipeline.fleet.snapshot
 import pipeline.index.following.follower
 import pipeline.kafka.checkpoints
 import pipeline.reading.events_reader
-import pipeline.residency.checkpoint.snapshot
+import pipeline.residency.checkpoint.bases
 import pipeline.residency.granularity.pairing
 import pipeline.residency.granularity.two_sizes
 import pipeline.residency.partition
@@ -127,18 +127,27 @@ def removed_records_degrade_nothing() -> None:
     )
 
 
-def what_left_is_not_saved() -> None:
-    """Deltas of checkpoints have what came, and not what went."""
-    whole = pipeline.residency.checkpoint.snapshot.entries
+def a_base_lacks_what_came_while_it_was_written() -> None:
+    """What a source said since a base was begun counts as part of it."""
+    bases = pipeline.residency.checkpoint.bases.SourceBases
+    base = bases._base
 
-    class Entries:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(whole, name)
+    def whole(self: Any, next_offset: int, parts: int, head: bytes) -> Any:
+        self._lacks_then = None
+        return base(self, next_offset, parts, head)
 
-        def in_records(self, parts: Any) -> Any:
-            return whole.in_records([(pool, gone[:0], came) for pool, gone, came in parts])
+    bases._base = whole  # type: ignore[method-assign]
 
-    pipeline.residency.checkpoint.snapshot.entries = Entries()  # type: ignore[assignment]
+
+def what_a_base_includes_counts_again() -> None:
+    """Whoever continues applies to each source all records from the first one on that any source lacks."""
+    load = pipeline.residency.partition.PartitionState.load
+
+    def loaded(self: Any, latest: Any) -> None:
+        load(self, latest)
+        self._included.clear()
+
+    pipeline.residency.partition.PartitionState.load = loaded  # type: ignore[method-assign]
 
 
 def former_owners_are_not_fenced() -> None:
@@ -230,7 +239,8 @@ FAULTS = {
         Fault("pipeline/residency", residency_is_announced_twice),
         Fault("pipeline/residency", a_chain_bites_its_tail),
         Fault("pipeline/residency", removed_records_degrade_nothing, "retain"),
-        Fault("pipeline/residency", what_left_is_not_saved),
+        Fault("pipeline/residency", a_base_lacks_what_came_while_it_was_written),
+        Fault("pipeline/residency", what_a_base_includes_counts_again),
         Fault("pipeline/worker", former_owners_are_not_fenced),
         Fault("pipeline/worker", checkpoints_of_aborted_transactions_count),
         Fault("pipeline/worker", residency_of_aborted_transactions_counts),

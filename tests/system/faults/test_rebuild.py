@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from connectors.kafka.topics import partition_of, topic_name
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.checkpoints import HEAD, slot_key
+from schemas.checkpoints import BASE, slot_key
 from tests.support.inputs.generated_logs import shared_log
 from tests.support.processes import KVLENS, Started, as_toml, kvlens, started
 
@@ -32,7 +32,7 @@ async def damage(laboratory: Any, replica: str) -> None:
         await producer.send_and_wait(
             topic_name(kafka, "checkpoints_replica"),
             b"\xc1",
-            key=slot_key(replica, 0, HEAD),
+            key=slot_key(replica, 0, BASE),
             partition=partition_of(replica, PARTITIONS),
         )
 

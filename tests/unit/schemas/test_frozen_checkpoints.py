@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.generated.examples.blocks import ANSWER, PROMPT
-from pipeline.generated.examples.checkpoints import OFFSET, SHARDS, SLOTS
+from pipeline.generated.examples.checkpoints import OFFSET, SHARDS, SLOTS, checkpoint_log
 from pipeline.generated.examples.events import batch, events_record
 from pipeline.residency.partition import PartitionState
 from schemas.events import Removed, Stored
@@ -16,7 +16,10 @@ from tests.support.inputs.packed import packed
 
 def restored(directory: Path) -> PartitionState:
     latest = {key: (directory / f"{name}.msgpack").read_bytes() for name, (key, _) in SLOTS.items()}
-    return PartitionState.restore(0, Worker(), shards=SHARDS, latest=latest)
+    state = PartitionState.restore(0, Worker(), shards=SHARDS, latest=latest)
+    assert state.next_offset == OFFSET + 1, "the base lacks the last record"
+    state.apply(state.next_offset, checkpoint_log()[1])
+    return state
 
 
 def test_position_and_residency_come_back(frozen_set: Path) -> None:

@@ -360,6 +360,7 @@ def counted(log: Sequence[EventsRecord], *, restart: bool) -> Held:
     recount = SourceRecount("r", 0, Worker())
     for offset, record in enumerate(log):
         if restart:
+            state.leaves()
             latest = dict(state.cut(RECEIVED_AT).checkpoints)
             state = PartitionState.restore(0, Worker(), shards=1, latest=latest) if latest else state
         state.apply(offset, record)

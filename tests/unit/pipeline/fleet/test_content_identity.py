@@ -146,6 +146,8 @@ def played(
             state.apply(offset, record if run is None else run)
             offset += 1
         if step % 40 == 0:
+            if killed:
+                state.leaves()
             cut = state.cut(at)
             saved.update(cut.checkpoints)
             for shard, _, value in cut.residency:
@@ -294,6 +296,7 @@ def test_blocks_keep_their_names_when_a_group_shows_a_second_granularity() -> No
         record = EventsRecord("r", "m", "d", 0, 1, [*opened, Batch(seq, at, at, [event])], seq, seq)
         replica.apply(seq, record)
         recount.apply(seq, record)
+        replica.leaves()
         cut = replica.cut(at)
         for _, _, value in cut.residency:
             for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:

@@ -123,6 +123,7 @@ def test_every_answer_is_that_of_the_recount(linked: bool) -> None:
             lives["r1"], seqs["r1"] = 2, 0
             engines["r1"] = Engine(EngineSettings(200, cpu_blocks=200, hash_seed="seed of another life"))
         if step % 60 == 0:  # the index is killed, and begins from the workers' checkpoint
+            state.leaves()
             saved.update(state.cut(at).checkpoints)
             sources = Sources()
             partition = IndexedPartition(0, WORKER, sources)
@@ -241,6 +242,7 @@ def test_a_start_looks_at_no_block_of_others(monkeypatch: pytest.MonkeyPatch) ->
         batches = [Batch(None, START, START, [Opened(0, complete=True)]), Batch(0, START, START, [*events])]
         state.apply(number, EventsRecord(f"r{number}", "m", "m/content/default", 0, 1, batches))
     partition = IndexedPartition(0, WORKER, sources)
+    state.leaves()
     partition.load(dict(state.cut(START).checkpoints))
     partition.settle()
     assert sources.holdings.blocks == 20 * 2 * 2 * 100

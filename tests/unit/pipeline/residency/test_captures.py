@@ -54,6 +54,7 @@ def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: b
             assert (distinct, physical) == tuple(checkpoints[seq][1:3])
         checked += 1
         if restored and offset % 97 == 0:
+            state.leaves()
             latest.update(state.cut(batch.ts).checkpoints)
             state = PartitionState.restore(0, Worker(), shards=4, latest=latest)
     assert checked == len(checkpoints) == expected["received_batches"]

@@ -123,6 +123,7 @@ class Readers:
         self.stream = SourceStream(SOURCE, Connector(), clock=lambda: NOW, resume=resume)
 
     def worker_restarts(self) -> None:
+        self.worker.leaves()
         for key, value in self.worker.cut(NOW).checkpoints:
             if value is None:
                 self.checkpoint.pop(key, None)

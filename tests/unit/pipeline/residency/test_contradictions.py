@@ -218,12 +218,15 @@ def test_the_recount_finds_the_same_whenever_the_worker_looks(seed: int) -> None
         state.apply(offset, said)
         recount.apply(offset, said)
         if walk.rng.random() < 0.2:
+            leaves = walk.rng.random() < 0.5
+            if leaves:
+                state.leaves()
             for key, value in state.cut(walk.at).checkpoints:
                 if value is None:
                     latest.pop(key, None)
                 else:
                     latest[key] = value
-            if walk.rng.random() < 0.5:
+            if leaves:
                 state = PartitionState.restore(0, settings, shards=1, latest=latest)
         if walk.rng.random() < 0.3:
             source = state.sources["r", 0]

@@ -52,7 +52,8 @@ class Engine:
         self.seq += 1
 
     def kinds(self) -> dict[int, int]:
-        """Return the kind of each block's latest change since the last call, and go on as after a crash."""
+        """Return the kind of each block's latest change since the last call, and go on as somebody else."""
+        self.state.leaves()
         cut = self.state.cut(START)
         for key, value in cut.checkpoints:
             if value is None:

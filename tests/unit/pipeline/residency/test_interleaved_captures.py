@@ -44,12 +44,11 @@ class Partition:
     def cut(self, at: float) -> None:
         """Save."""
         self.saved.update(self.state.cut(at).checkpoints)
-        self.saved_at = len(self.log)
 
     def restart(self) -> None:
         """Lose the worker; another one goes on from the last checkpoint."""
         self.state = PartitionState.restore(0, Worker(), shards=SHARDS, latest=self.saved)
-        for offset in range(self.saved_at, len(self.log)):
+        for offset in range(self.state.next_offset, len(self.log)):
             self.state.apply(offset, self.log[offset])
 
 

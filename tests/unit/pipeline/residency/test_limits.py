@@ -16,9 +16,9 @@ import pytest
 from pipeline.errors import CheckpointCorrupt
 from pipeline.kafka.refusal import SourceName
 from pipeline.residency import limits
-from pipeline.residency.checkpoint import entries, snapshot
+from pipeline.residency.checkpoint import bases
 from pipeline.residency.partition import PartitionState
-from schemas.checkpoints import HEAD, head_piece_slot, slot_key
+from schemas.checkpoints import BASE, SourceBase, part_slot, slot_key
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
 from schemas.rows import OccupancyRow, Row
@@ -81,7 +81,7 @@ class Run:
     largest: int = 0
     """Bytes of the largest record."""
     heads: list[int] = field(default_factory=list)
-    """Bytes of the liar's head at each cut, all pieces together."""
+    """Bytes of the liar's head at each cut."""
     changes: Counter[str] = field(default_factory=Counter)
     """Changes of residency, by replica."""
     state: PartitionState = field(default_factory=lambda: PartitionState(0, SETTINGS, shards=SHARDS))
@@ -96,6 +96,8 @@ def worked(records: list[EventsRecord], *, without: str = "", restored: bool = F
         else:
             run.state.apply(offset, one)
         if offset % 30 == 29 or one is records[-1]:
+            if restored:
+                run.state.leaves()
             cut = run.state.cut(one.batches[-1].received_at)
             latest.update(cut.checkpoints)
             take(run, cut)
@@ -111,9 +113,9 @@ def take(run: Run, cut: Any) -> None:
         if row.replica != "liar":
             run.rows[row.TABLE, str(row.replica), row.window if hasattr(row, "window") else 0] = row
     values = [*(value for *_, value in cut.residency), *(value for _, value in cut.checkpoints)]
-    run.largest = max(run.largest, *map(len, values))
-    keys = [(msgspec.msgpack.decode(key), value) for key, value in cut.checkpoints if key != b"@meta"]
-    run.heads.append(sum(len(v) for k, v in keys if k[0] == "liar" and str(k[2]).startswith("head")))
+    run.largest = max(run.largest, *(len(value or b"") for value in values))
+    liar = run.state.sources.get(("liar", 0))
+    run.heads.append(len(msgspec.msgpack.encode(liar.head)) if liar is not None else 0)
     for _, _, value in cut.residency:
         for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
             run.changes[source.replica] += sum(len(part.kinds) for part in source.changes)
@@ -225,6 +227,7 @@ def test_limits_that_were_lowered_hold_from_then_on(monkeypatch: pytest.MonkeyPa
     state.apply(0, record("a", 0, START, events))
     lower = msgspec.structs.replace(SETTINGS, max_pool_sizes=5)
     monkeypatch.setattr(limits, "MOST_ADAPTERS", 5)
+    state.leaves()
     state = PartitionState.restore(0, lower, shards=1, latest=dict(state.cut(START).checkpoints))
     more: list[Event] = [Stored(number.to_bytes(8, "big"), 17, lora=f"{number}") for number in range(11, 21)]
     state.apply(1, record("a", 1, START, [*more, Stored(b"\1" * 8, 64)]))
@@ -234,35 +237,24 @@ def test_limits_that_were_lowered_hold_from_then_on(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_head_of_any_size_is_saved_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot, "WHOLE_BYTES", 1000)
-    records = log("groups")[:60]
+    monkeypatch.setattr(bases, "HEAD_BYTES", 1000)
     run, latest = Run(), {}
-    for offset, one in enumerate(records):
+    for offset, one in enumerate(log("groups")[:60]):
         run.state.apply(offset, one)
-        latest.update(run.state.cut(START).checkpoints)
-    numbers = {
-        name: found
+    run.state.leaves()
+    latest.update(run.state.cut(START).checkpoints)
+    parts = {
+        name: msgspec.msgpack.decode(latest[slot_key(*name, BASE)], type=SourceBase).parts
         for name in run.state.sources
-        if isinstance(found := msgspec.msgpack.decode(latest[slot_key(*name, HEAD)]), list)
     }
-    name, pieces = max(numbers.items(), key=lambda one: len(one[1]))
-    assert len(pieces) > 1
+    name, count = max(parts.items(), key=lambda one: one[1])
+    assert count > 1
     restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
     for key, source in run.state.sources.items():
         assert restored.sources[key].head == source.head
-    del latest[slot_key(*name, head_piece_slot(pieces[-1]))]
-    with pytest.raises(CheckpointCorrupt, match="a piece of its head"):
+    del latest[slot_key(*name, part_slot(0, 1))]
+    with pytest.raises(CheckpointCorrupt, match="part 1 of the base"):
         PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
-
-
-def test_a_base_of_many_records_is_not_written_at_every_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "RECORD_ENTRIES", 10)
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
-    blocks = b"".join(number.to_bytes(8, "big") for number in range(1, 1001))
-    state.apply(0, record("a", 0, START, [Stored(blocks, 16)]))
-    assert len(state.cut(START).checkpoints) == 1 + 99 + 2
-    state.apply(1, record("a", 1, START, [Stored(b"\xff" * 8, 16)]))
-    assert len(state.cut(START).checkpoints) == 1 + 2
 
 
 def test_block_sizes_within_the_limit_are_all_there() -> None:

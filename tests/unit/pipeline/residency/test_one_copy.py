@@ -72,6 +72,7 @@ def test_what_is_held_is_a_set_also_after_a_restart_and_in_the_recount(seed: int
         state.apply(number, said)
         recount.apply(number, said)
         if number % 50 == 49:
+            state.leaves()
             for key, value in state.cut(NOW + number / 100).checkpoints:
                 if value is None:
                     latest.pop(key, None)
@@ -125,6 +126,7 @@ def test_sizes_announced_meanwhile_count_with_the_first_store_of_another_size_th
         for state in states:
             state.apply(number, said)
         recount.apply(number, said)
+        states[1].leaves()
         latest |= {key: value for key, value in states[1].cut(NOW).checkpoints if value is not None}
         states[1] = PartitionState.restore(0, Worker(), shards=1, latest=latest)
     for state in states:

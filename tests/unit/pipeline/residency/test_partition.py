@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.residency.checkpoint import entries
+from pipeline.residency.checkpoint import bases, entries, partition_bases
 from pipeline.residency.partition import PartitionState
 from schemas.events import (
     Batch,
@@ -145,11 +145,17 @@ def upsert(table: dict[tuple, Row], rows: list[Row]) -> None:
 
 
 def run(
-    log: list[EventsRecord], cuts: Mapping[int, float], *, restore: bool, announced: int = 0
+    log: list[EventsRecord],
+    cuts: Mapping[int, float],
+    *,
+    restore: bool,
+    leaves: bool = False,
+    announced: int = 0,
 ) -> tuple[dict[tuple, Row], list[tuple]]:
     """Apply the log with checkpoints after the given records; return final rows and all changes.
 
     `cuts` says how many seconds the wall clock is ahead of the log then; idle sources are carried forward.
+    With `restore` somebody else goes on from there, after the last one `leaves` or is killed.
     """
     table: dict[tuple, Row] = {}
     changes: list[tuple] = []
@@ -178,9 +184,19 @@ def run(
         if offset in cuts:
             now = max((batch.ts for batch in record.batches), default=START) + cuts[offset]
             checkpoint(now)
+            if leaves:
+                state.leaves()
             checkpoint(now)
             if restore:
                 state = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+                assert state.known_to == offset + 1
+                for again in range(state.next_offset, offset + 1):
+                    state.apply(again, log[again])
+                    if again % 3 == 0:
+                        cut = state.cut(now)
+                        assert not cut.dirty or again == offset
+                        upsert(table, cut.rows)
+                        latest.update(cut.checkpoints)
                 assert state.next_offset == offset + 1
     end = max((batch.ts for record in log for batch in record.batches), default=START) + 60
     checkpoint(end)
@@ -195,12 +211,27 @@ def per_block(changes: list[tuple]) -> dict[tuple, list[int]]:
     return courses
 
 
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bases after a few changes or seconds, of several records."""
+    monkeypatch.setattr(entries, "RECORD_ENTRIES", 3)
+    monkeypatch.setattr(bases, "MIN_CHANGES", 4)
+    monkeypatch.setattr(bases, "MAX_SECONDS", 40.0)
+    monkeypatch.setattr(bases, "MIN_SECONDS", 9.0)
+    monkeypatch.setattr(bases, "BLOCKS_A_SECOND", 0.2)
+    monkeypatch.setattr(partition_bases, "BASE_BYTES", 300)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("leaves", [False, True])
 @examples(150)
-@given(runs, st.dictionaries(st.integers(0, 14), st.sampled_from([0.0, 7.0, 35.0])))
-def test_restored_state_continues_as_if_nothing_had_happened(plan: list, cuts: dict[int, float]) -> None:
+@given(plan=runs, cuts=st.dictionaries(st.integers(0, 14), st.sampled_from([0.0, 7.0, 35.0])))
+def test_restored_state_continues_as_if_nothing_had_happened(
+    plan: list, cuts: dict[int, float], leaves: bool
+) -> None:
     log = records(plan)
     undisturbed, all_changes = run(log, {}, restore=False)
-    restored, restored_changes = run(log, cuts, restore=True)
+    restored, restored_changes = run(log, cuts, restore=True, leaves=leaves)
     assert restored == undisturbed
     assert per_block(restored_changes) == per_block(all_changes)
 
@@ -285,10 +316,13 @@ def test_a_source_too_large_for_one_record_is_saved_in_several(monkeypatch: pyte
     opening = Batch(None, START, START, [Opened(0, complete=True)])
     log = [opening, Batch(0, START, START, [Stored(blocks, 16), Stored(blocks[:80], 16, medium="cpu")])]
     state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
-    latest = dict(state.cut(START).checkpoints)
-    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [Batch(1, START, START, [Removed(blocks[:400])])]))
+    latest: dict[bytes, bytes | None] = {}
+    state.leaves()
     latest.update(state.cut(START).checkpoints)
-    assert max(len(value) for value in latest.values()) < 2_000
+    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [Batch(1, START, START, [Removed(blocks[:400])])]))
+    state.leaves()
+    latest.update(state.cut(START).checkpoints)
+    assert max(len(value or b"") for value in latest.values()) < 2_000
     restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
     occupancy = [(row.medium, row.blocks) for row in restored.sources["a", 0].occupancy()]
     assert occupancy == [("gpu", 45), ("cpu", 10)]
@@ -313,3 +347,50 @@ def test_rows_carried_too_early_are_written_again_even_after_the_end() -> None:
         if isinstance(row, OccupancyRow)
     ]
     assert sorted(blocks) == [(0.0, 0), (10.0, 0), (20.0, 0), (30.0, 0)]
+
+
+def test_records_that_retention_removed_degrade_those_whose_bases_lack_some() -> None:
+    state = PartitionState(0, SETTINGS, shards=SHARDS)
+    opening = Batch(None, START, START, [Opened(0, complete=True)])
+    log = [EventsRecord(replica, "m", "d", 0, 1, [opening, Batch(0, START, START, [])]) for replica in "abc"]
+    more = [EventsRecord(replica, "m", "d", 0, 1, [Batch(1, START, START, [])]) for replica in "ba"]
+    for offset, record in enumerate(log):
+        state.apply(offset, record)
+    state.leaves()
+    latest: dict[bytes, bytes | None] = dict(state.cut(START).checkpoints)
+    for offset, record in enumerate(more, 3):
+        state.apply(offset, record)
+    latest.update(state.cut(START).checkpoints)
+    restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    assert (restored.next_offset, restored.known_to) == (3, 5)
+    restored.skip_removed(4)
+    restored.apply(4, more[1])
+    trusts = {name: source.overall_trust().trust for (name, _), source in restored.sources.items()}
+    assert trusts == {"a": "complete", "b": "degraded", "c": "complete"}
+    assert restored.cut(START).dirty
+
+
+def test_rows_of_records_that_retention_removed_stay_as_they_were_written() -> None:
+    state, table = PartitionState(0, SETTINGS, shards=SHARDS), {}
+    opening = Batch(None, START, START, [Opened(0, complete=True)])
+    stored = [Stored(bytes(7) + bytes([number]), 16) for number in range(1, 4)]
+    at = [START, START + 10, START + 20, START + 30]
+    log = [EventsRecord("a", "m", "d", 0, 1, [opening, Batch(0, at[0], at[0], [stored[0]])])]
+    log += [EventsRecord("a", "m", "d", 0, 1, [Batch(n, at[n], at[n], [stored[n]])]) for n in (1, 2)]
+    state.apply(0, log[0])
+    state.leaves()
+    latest: dict[bytes, bytes | None] = dict(state.cut(at[0]).checkpoints)
+    for offset in (1, 2):
+        state.apply(offset, log[offset])
+    cut = state.cut(at[2])
+    upsert(table, cut.rows)
+    latest.update(cut.checkpoints)
+    before = dict(table)
+    state = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    state.skip_removed(2)
+    state.apply(2, log[2])
+    upsert(table, state.cut(at[3]).rows)
+    changed = {key for key in table if table[key] != before.get(key)}
+    windows = {key[1] for key in changed if key[0] != "SourceRow"}
+    assert min(windows).timestamp() == at[2], "of the window that was open, where trust shows it"
+    assert state.sources["a", 0].overall_trust().trust == "degraded"

@@ -55,6 +55,7 @@ class Agent:
         """Return what the residency topic is told because of a record."""
         self.state.apply(self.offset, said)
         self.offset += 1
+        self.state.leaves()
         cut = self.state.cut(NOW + self.offset)
         for key, value in cut.checkpoints:
             if value is None:

@@ -43,8 +43,9 @@ def saved(role: Role[Any, Any], records: list[Any]) -> tuple[dict[bytes, bytes],
         state.apply(offset, record)
         if offset % 10 == 9:
             latest.update(state.cut(BEGAN + 1000.0 * offset).checkpoints)
+    state.leaves()
     latest.update(state.cut(BEGAN + 1e5).checkpoints)
-    return latest, records
+    return {key: value for key, value in latest.items() if value is not None}, records
 
 
 def works(state: Any, after: list[Any], now: float) -> None:
@@ -93,8 +94,8 @@ def one_mutated(latest: Mapping[bytes, bytes], rng: random.Random) -> dict[bytes
 
 def test_a_record_is_named() -> None:
     role, latest, _, _ = replica_case(1)
-    key = next(key for key in latest if key.endswith(b"\xa4head"))
-    with pytest.raises(CheckpointUnreadable, match=r"the record under the key .*head"):
+    key = next(key for key in latest if key.endswith(b"\xa4base"))
+    with pytest.raises(CheckpointUnreadable, match=r"the record under the key .*base"):
         role.restored(0, {**latest, key: b"\x81\xa1x" + b"\x91" * 100_000})
 
 

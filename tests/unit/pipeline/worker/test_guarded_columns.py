@@ -78,6 +78,7 @@ def replica_rows(records: Sequence[Any]) -> list[str]:
     state = PartitionState(0, Worker(), shards=2)
     for offset, record in enumerate(records[: len(records) // 2]):
         state.apply(offset, record)
+    state.leaves()
     latest = dict(state.cut(BEGAN).checkpoints)
     state = PartitionState.restore(0, Worker(), shards=2, latest=latest)
     for offset, record in enumerate(records[len(records) // 2 :], state.next_offset):

@@ -16,7 +16,7 @@ from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.checkpoints import FORMAT, META_KEY, slot_key
+from schemas.checkpoints import BASE, FORMAT, META_KEY, part_slot, slot_key
 from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
 from schemas.json_form import to_json
 from schemas.residency import FILLED
@@ -123,19 +123,20 @@ def test_redundancy_is_not_carried_forward_before_all_is_applied_that_a_former_o
 @pytest.mark.parametrize(
     ("records", "reason"),
     [
-        ({"head": {"replica": "r", "dp_rank": 0, "trust": ["partial", 0.0]}}, "Expected"),  # another layout
-        ({"head": None}, "MessagePack"),
-        ({1: None}, "record 1 of r/0 is missing"),
+        ({BASE: {"replica": "r", "dp_rank": 0, "trust": ["partial", 0.0]}}, "missing"),  # another layout
+        ({BASE: None}, "MessagePack"),
+        ({part_slot(0, 0): None}, "part 0 of the base of r/0 is missing"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any], reason: str) -> None:
     partition, _ = owned()
     partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
+    partition.leaves = True
     latest = dict(at_once(partition.cutting(1e9))[0].checkpoints)
     for slot, value in records.items():
         key = slot_key("r", 0, slot)
         assert key in latest
-        if slot == 1:
+        if slot != BASE:
             del latest[key]
         else:
             latest[key] = b"\xc1" if value is None else msgspec.msgpack.encode(value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -48,11 +50,12 @@ def notice(event: Any, at: float = START) -> list[Batch]:
 class Partition:
     """A partition with an honest source and one that turns bad, and what its transactions hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, latest: Mapping[bytes, bytes] = MappingProxyType({}), committed: int = 0) -> None:
         settings, self.metrics = Settings(), WorkerMetrics()
         role = ReplicaRole(settings, shards=8, partitions=2)
         log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=PARTITION)
-        self.owned = OwnedPartition(role, log, role.restore(PARTITION, {}), self.metrics)
+        state = role.restore(PARTITION, latest)
+        self.owned = OwnedPartition(role, log, state, self.metrics, committed=committed)
         self.records: list[Record] = []
         self.rows: list[Row] = []
 
@@ -186,6 +189,22 @@ def test_json_is_set_aside_as_well() -> None:
     )
     reasons = [letter.reason for letter in partition.cut()]
     assert reasons == ["malformed", "invalid_utf8", "too_deep", "not_a_record"]
+
+
+def test_whoever_goes_on_after_a_kill_sets_aside_only_what_was_not_committed() -> None:
+    values = [encode(run("honest", 0)), encode(run("bad", 0)), b"\xc1", encode(run("bad", 1))]
+    killed = Partition()
+    killed.offer(*values)
+    assert len(killed.cut()) == 1
+    topic = killed.owned.role.checkpoints
+    latest = {record.key: record.value for record in killed.records if record.topic == topic and record.value}
+    partition = Partition(latest, committed=4)
+    assert partition.owned.state.next_offset == 0, "no source has a base so far"
+    partition.offer(*values)
+    assert not partition.cut()
+    assert partition.counted("malformed") is None
+    partition.offer(b"\xc1")
+    assert [record.offset for record in partition.cut()] == [4]
 
 
 def test_bytes_are_kept_up_to_a_bound() -> None:

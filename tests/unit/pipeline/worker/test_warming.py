@@ -42,6 +42,7 @@ for path in sorted(Path('tests/captures').glob('*.frames.msgpack.gz')):
         replica.apply(offset, record)
         offset += 1
         if offset % 20 == 0:
+            replica.leaves()
             cut = replica.cut(1.8e9)
             latest.update(cut.checkpoints)
             for shard, _, value in cut.residency:

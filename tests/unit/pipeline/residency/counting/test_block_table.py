@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import numpy.typing as npt
 from hypothesis import given
@@ -11,14 +9,9 @@ from hypothesis import strategies as st
 
 from pipeline.reading.columns import EVENT, REMOVAL, Events
 from pipeline.residency.counting.block_table import (
-    CHANGED,
-    NEW,
-    PLACES,
-    SAVED,
     BlockColumns,
     BlockTable,
     new_spread,
-    places,
 )
 from pipeline.residency.counting.count_copies import (
     FINISHED,
@@ -99,8 +92,6 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     chains = dict.fromkeys(saved, (0, 0))
     filled: list[tuple[int, int, int]] = []
     model = dict.fromkeys(saved, (1, 0.0, 0))
-    states = dict.fromkeys(saved, SAVED)
-    gone: list[int] = []
     changes: list[tuple[int, int, float, int]] = []
     unknown = repeated = tokens = 0
     for number, (hashes, stores, may_repeat, parent) in enumerate(events, 1):
@@ -118,7 +109,6 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
                     changes.append((block, kind, at, tokens))
                     chains[block] = (root, before + place if root else 0)
                     filled.append((*chains[block], number))
-                    states[block] = NEW
                 model[block] = (copies + 1, birth, code)
                 tokens += 16
             elif not copies:
@@ -128,11 +118,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
                 model[block] = (copies - 1, birth, code)
             else:
                 changes.append((block, 1, at, tokens))
-                if states.pop(block) != NEW:
-                    gone.append(block)
                 del model[block], chains[block]
-                continue
-            states[block] = states[block] or CHANGED
 
     flat = np.array([block for hashes, *_ in events for block in hashes], np.uint64)
     rows = np.zeros(len(events), EVENT)
@@ -163,9 +149,7 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
         table.grow(table.blocks + 1)
     reached = progress[0]
     assert entries_of(table) == model
-    assert dict(table.live()[["hash", "unsaved"]].tolist()) == states
-    assert found.gone[: reached["gone"]].tolist() == gone
-    changed = found.changes[: reached["changes"]]
+    changed = found[: reached["changes"]]
     assert changed[["hash", "kind", "time", "stored"]].tolist() == changes
     assert (changed["block_size"] == 16).all()
     fills = changed[changed["kind"] != EVICTED]
@@ -174,27 +158,8 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     assert {block: (root, depth) for block, root, depth in live} == chains
     assert (reached["unknown_removed"], reached["reannounced"]) == (unknown, repeated)
     assert reached["stored_tokens"] == tokens == tally.counts[0, 0] * 16
-    unsaved = table.take_unsaved(found.touched[: reached["touched"]])
-    assert sorted(unsaved["hash"].tolist()) == sorted(block for block in states if states[block] != SAVED)
-    assert not table.live()["unsaved"].any()
     assert tally.counts[0, 1] - tally.counts[0, 3] == len(model) - len(saved)
     assert tally.lifetimes.sum() == tally.counts[0, 3]
-
-
-@examples(100)
-@given(st.sets(crowded, max_size=60), st.lists(st.integers(0, PLACES), max_size=4))
-def test_ranges_of_places_take_a_table_apart(blocks: set[int], cuts: list[int]) -> None:
-    table = BlockTable(spread=_SPREAD)
-    count = len(blocks)
-    one, zero = np.ones(count, np.int32), np.zeros(count)
-    table.put(without_chains(np.array([*blocks], np.uint64), one, zero, zero.astype(np.uint16)))
-    bounds = sorted({0, PLACES, *cuts})
-    found: list[int] = []
-    for start, end in pairwise(bounds):
-        part = table.between(start, end)["hash"]
-        assert all(start <= place < end for place in places(part, _SPREAD).tolist())
-        found += part.tolist()
-    assert sorted(found) == sorted(blocks)
 
 
 def test_a_table_that_emptied_gives_its_memory_back() -> None:

@@ -86,6 +86,8 @@ def test_fills_say_where_they_belong(seed: int) -> None:
         state.apply(number + 1, EventsRecord("r", "m", "d", 0, 1, [batch]))
         if number % 3:
             continue
+        if number % 5 == 0:
+            state.leaves()
         cut = state.cut(at)
         saved.update(cut.checkpoints)
         for _, _, value in cut.residency:

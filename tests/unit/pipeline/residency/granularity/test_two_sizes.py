@@ -65,6 +65,7 @@ class Followed:
         self.seq += 1
 
     def save_and_restore(self) -> None:
+        self.state.leaves()
         self.latest.update(self.state.cut(START).checkpoints)
         self.state = PartitionState.restore(0, self.settings, shards=4, latest=self.latest)
 
