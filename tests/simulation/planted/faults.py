@@ -61,13 +61,6 @@ def a_later_incarnation_is_not_noticed() -> None:
     connectors.positions.ledger.Ledger.overtaken = lambda self, by: False  # type: ignore[method-assign]
 
 
-def others_are_not_read() -> None:
-    """Positions account for what others published before."""
-    connectors.positions.reader.Found.furthest = property(  # type: ignore[assignment]
-        lambda self: self._furthest
-    )
-
-
 def doubt_is_not_told() -> None:
     """An answer without the last batch confirms it, if nothing is missing."""
     connectors.order.log.SourceLog.doubt = lambda self, position, now: None  # type: ignore[method-assign]
@@ -231,7 +224,6 @@ FAULTS = {
         Fault("connectors/positions", last_position_counts),
         Fault("connectors/positions", no_first_position),
         Fault("connectors/positions", a_later_incarnation_is_not_noticed),
-        Fault("connectors/positions", others_are_not_read, "overlap"),
         Fault("connectors/order", gaps_are_not_told),
         Fault("connectors/order", doubt_is_not_told, "again"),
         Fault("connectors/order", nothing_is_a_duplicate),
