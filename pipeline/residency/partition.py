@@ -387,10 +387,11 @@ class PartitionState(State[Readable, Cut]):
         self._included.clear()
         heard: dict[SourceKey, SilenceState] = {}
         for one in restored.sources:
-            known = self.sources.get((one.replica, one.dp_rank))
+            key = one.replica, one.dp_rank
+            known = self.sources.get(key)
             if known is not None:
-                heard[one.replica, one.dp_rank] = SilenceState(one.clock, one.received_at)
-                if (one.replica, one.dp_rank) in self._behind and one.carried_to is not None:
+                heard[key] = SilenceState(one.clock, one.received_at)
+                if key in self._behind and one.carried_to is not None:
                     known.windows.skip_to(one.carried_to)
                 known.windows.were_carried(one.carried_to, one.written_to)
         for key in self.sources.keys() - heard.keys():

@@ -25,9 +25,7 @@ def may_tell(head: SourceHead, counters: EngineCounters) -> bool:
 
 
 def counted(head: SourceHead, counters: EngineCounters) -> None:
-    """The engine says what came to it, if it counts that."""
-    if counters.transferred_tokens is None:
-        return
+    """The engine says what came to it: counters of which `may_tell` is true."""
     head.counts_transfers = True
     if counters.transferred_tokens:
         head.transferred = True
