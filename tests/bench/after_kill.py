@@ -100,8 +100,8 @@ def measure(replicas: int, seconds: int, records: Sequence[Offered]) -> None:
                 latest.pop(key, None)
             else:
                 latest[key] = value
-        restored = PartitionState(0, Worker(), shards=SHARDS)
         if second > seconds // 3 and second % 10 == 0:
+            restored = PartitionState(0, Worker(), shards=SHARDS)
             restored.load(latest)
             behind.append((state.next_offset - restored.next_offset) / a_second)
     settled = sizes[seconds // 3 :]

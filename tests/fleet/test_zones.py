@@ -6,11 +6,12 @@ import json
 import re
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import clickhouse_connect
 import pytest
@@ -114,8 +115,8 @@ class Readers:
 
 
 @contextmanager
-def running(command: list[str], log: Path, cwd: Path, more: Mapping[str, str]) -> Iterator[Started]:
-    process = started(["env", *(f"{name}={value}" for name, value in more.items()), *command], log, cwd=cwd)
+def running(command: list[str], log: Path, cwd: Path, more: dict[str, Any]) -> Iterator[Started]:
+    process = started(command, log, cwd=cwd, **more)
     try:
         yield process
         process.stop()
