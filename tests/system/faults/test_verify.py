@@ -77,6 +77,11 @@ def finished(broker: EmbeddedBroker, store: EmbeddedStore, laboratories: Make) -
     worker = laboratory.worker()
     laboratory.wait_applied(len(log))
     laboratory.wait_followed()
+    # What came last counts once all partitions have said that they are read beyond it.
+    deadline = time.monotonic() + PATIENCE
+    while not laboratory.table("hot_prefixes_10s"):
+        assert time.monotonic() < deadline, worker.said()[-1500:]
+        time.sleep(0.3)
     assert worker.end() == 0
     yield laboratory
     laboratory.close()
