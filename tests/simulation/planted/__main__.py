@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import re
 import subprocess
@@ -25,15 +26,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.planted", description=__doc__)
     parser.add_argument("faults", nargs="*", help="names; all by default")
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each")
+    parser.add_argument("--schedules", type=int, default=1000, help="for each: what a core has in a minute")
     parser.add_argument("--within", action="store_true", help="plant the fault and simulate, in this process")
     asked = parser.parse_args()
     if asked.within:
-        return _simulate(asked.faults[0], asked.seed, asked.seconds)
+        return _simulate(asked.faults[0], asked.seed, asked.schedules)
     missed = 0
     print(f"{'fault':<54} {'room':<22} found")
     for name in asked.faults or FAULTS:
-        options = ["--within", "--seed", str(asked.seed), "--seconds", str(asked.seconds)]
+        options = ["--within", "--seed", str(asked.seed), "--schedules", str(asked.schedules)]
         run = subprocess.run(
             [sys.executable, "-m", "tests.simulation.planted", name, *options],
             capture_output=True,
@@ -69,7 +70,7 @@ def _kinds(seed: int) -> list[str]:
     return [action.kind for action in schedule(seed).actions]
 
 
-def _simulate(name: str, seed: int, seconds: float) -> int:
+def _simulate(name: str, seed: int, schedules: int) -> int:
     fault = FAULTS[name]
     fault.plant()
     from tests.simulation.run import runner
@@ -79,7 +80,7 @@ def _simulate(name: str, seed: int, seconds: float) -> int:
     began = time.process_time()
     seeds = (one for one in itertools.count(seed) if fault.needs in ("", *_kinds(one)))
     with runner() as run:
-        for number, outcome in enumerate(run.many(seeds, seconds, time.process_time), 1):
+        for number, outcome in enumerate(run.many(itertools.islice(seeds, schedules), math.inf), 1):
             if outcome.differences:
                 after = time.process_time() - began
                 found = f"{number} schedules, seed {outcome.schedule.seed}"

@@ -221,7 +221,7 @@ def an_index_begins_where_the_log_ends() -> None:
 FAULTS = {
     fault.plant.__name__.replace("_", "-"): fault
     for fault in (
-        Fault("connectors/positions", last_position_counts),
+        Fault("connectors/positions", last_position_counts, "overlap"),
         Fault("connectors/positions", no_first_position),
         Fault("connectors/positions", a_later_incarnation_is_not_noticed),
         Fault("connectors/order", gaps_are_not_told),
