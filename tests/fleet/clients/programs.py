@@ -33,8 +33,13 @@ class Program(NamedTuple):
 
 
 def python(source: str, folder: Path) -> Command:
+    return python_script(Path(shutil.copy(READERS / source, folder)))
+
+
+def python_script(file: Path) -> Command:
+    """Return the command of a script that names its packages (PEP 723)."""
     uv = Path(sys.executable).with_name("uv")
-    return [str(uv), "run", "--quiet", "--no-project", "--script", str(shutil.copy(READERS / source, folder))]
+    return [str(uv), "run", "--quiet", "--no-project", "--script", str(file)]
 
 
 def node(source: str, folder: Path) -> Command:
