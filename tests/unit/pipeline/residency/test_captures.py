@@ -7,20 +7,10 @@ from typing import Any
 import pytest
 
 from connectors.normalise.normaliser import Normaliser
-from pipeline.residency.partition import PartitionState
-from schemas.events import Batch, EventsRecord, Opened
-from schemas.settings import Worker
 from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+from tests.support.inputs.event_records import opened, record
+from tests.support.replica_agent import ReplicaAgent
 from tests.support.suite.night import first_by_day
-
-
-def frames(name: str) -> list[tuple[int, bytes]]:
-    return [(int.from_bytes(seq, "big"), payload) for _, seq, payload in captured_frames(name)]
-
-
-def truth(name: str) -> dict[str, Any]:
-    result: dict[str, Any] = captured_truth(name)
-    return result
 
 
 def unsigned(shown: int | str) -> int:
@@ -30,36 +20,27 @@ def unsigned(shown: int | str) -> int:
 @pytest.mark.parametrize("restored", first_by_day([False, True]), ids=["straight", "restored"])
 @pytest.mark.parametrize("name", NAMES)
 def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: bool) -> None:
-    expected = truth(name)
+    expected: dict[str, Any] = captured_truth(name)
     sglang = expected["engine"] == "sglang"
     normaliser = Normaliser(max_frame_bytes=1 << 24)
-    state = PartitionState(0, Worker(), shards=4)
-    latest: dict[bytes, bytes] = {}
-    opened = False
+    agent = ReplicaAgent(shards=4)
     checkpoints = {row[0]: row for row in expected["checkpoints"]}
-    checked = 0
-    for offset, (seq, payload) in enumerate(frames(name)):
+    for _, number, payload in captured_frames(name):
+        seq = int.from_bytes(number, "big")
         batch = normaliser.normalise(payload, seq=seq, received_at=1_900_000_000.0)
-        batches = [batch] if opened else [Batch(None, batch.ts, batch.ts, [Opened(0, complete=True)]), batch]
-        opened = True
-        record = EventsRecord(
-            name, "m", "d", 0, 1, batches, engine=normaliser.engine, wire_era=normaliser.wire_era
-        )
-        state.apply(offset, record)
-        gpu = [row for row in state.sources[name, 0].occupancy() if row.medium == "gpu"]
+        said = {"engine": normaliser.engine, "wire_era": normaliser.wire_era}
+        agent.apply(record(*([] if agent.log else [opened(batch.ts)]), batch, replica=name, **said))
+        gpu = [row for row in agent.source(name).occupancy() if row.medium == "gpu"]
         physical, distinct = sum(row.entries for row in gpu), sum(row.blocks for row in gpu)
         if sglang:
             assert physical == checkpoints[seq][1]
         else:
             assert (distinct, physical) == tuple(checkpoints[seq][1:3])
-        checked += 1
-        if restored and offset % 97 == 0:
-            state.leaves()
-            latest.update(state.cut(batch.ts).checkpoints)
-            state = PartitionState.restore(0, Worker(), shards=4, latest=latest)
-    assert checked == len(checkpoints) == expected["received_batches"]
+        if restored and len(agent.log) % 97 == 1:
+            agent.moved(batch.ts)
+    assert len(agent.log) == len(checkpoints) == expected["received_batches"]
 
-    source = state.sources[name, 0]
+    source = agent.source(name)
     source.pools.settle()
     resident = {
         (pool.head.group_idx, block): copies

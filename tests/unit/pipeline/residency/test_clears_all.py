@@ -11,15 +11,12 @@ import pytest
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
-from pipeline.index.following.partition import IndexedPartition
-from pipeline.index.following.sources import Sources
-from pipeline.index.index import Index
-from pipeline.index.questions.question import Question
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord
 from schemas.settings import Connector, Worker
+from tests.support.following_index import FollowingIndex
 from tests.support.inputs.captures import TIERS, captured_frames, captured_truth
+from tests.support.replica_agent import ReplicaAgent, held_in
 
 NOW = 1_800_000_000.0
 PAGE = 64
@@ -98,24 +95,21 @@ class Readers:
     """A connector, and behind it a worker, a recount and an index of what it writes."""
 
     def __init__(self, settings: Worker) -> None:
-        self.settings = settings
         self.stream = SourceStream(SOURCE, Connector(), clock=lambda: NOW)
-        self.log: list[EventsRecord] = []
-        self.worker = PartitionState(0, settings, shards=1)
-        self.checkpoint: dict[bytes, bytes] = {}
+        self.worker = ReplicaAgent(settings)
         self.recount = SourceRecount("r", 0, settings)
-        self.sources = Sources()
-        self.index = IndexedPartition(0, settings, self.sources)
+        self.index = FollowingIndex(settings)
+
+    @property
+    def log(self) -> list[EventsRecord]:
+        return self.worker.log
 
     def hear(self, seq: int, payload: bytes) -> None:
         frames = [b"", seq.to_bytes(8, "big"), payload]
         for record in [*self.stream.feed(frames, NOW + seq / 100), *self.stream.flush()]:
-            offset = len(self.log)
-            self.log.append(record)
-            self.worker.apply(offset, record)
-            self.recount.apply(offset, record)
-            self.index.apply(offset, record)
-        self.index.settle()
+            for each in (self.recount, self.index.partition):
+                each.apply(len(self.log), record)
+            self.worker.apply(record)
 
     def connector_restarts(self) -> None:
         last = self.log[-1]
@@ -123,26 +117,13 @@ class Readers:
         self.stream = SourceStream(SOURCE, Connector(), clock=lambda: NOW, resume=resume)
 
     def worker_restarts(self) -> None:
-        self.worker.leaves()
-        for key, value in self.worker.cut(NOW).checkpoints:
-            if value is None:
-                self.checkpoint.pop(key, None)
-            else:
-                self.checkpoint[key] = value
-        self.worker = PartitionState.restore(0, self.settings, shards=1, latest=self.checkpoint)
-        self.sources = Sources()
-        self.index = IndexedPartition(0, self.settings, self.sources)
-        self.index.load(self.checkpoint)
+        self.worker.moved(NOW)
+        self.index = FollowingIndex(self.worker.settings, self.worker.latest)
 
     def in_worker(self) -> dict[str, set[int]]:
-        source = self.worker.sources["r", 0]
-        source.pools.settle()
-        held: dict[str, set[int]] = {"gpu": set(), "cpu": set()}
-        for pool in source.pools.counted:
-            live = pool.table.live()
-            assert {*live["copies"].tolist()} <= {1}
-            held[pool.head.medium].update(live["hash"].tolist())
-        return held
+        held = {medium: held_in(self.worker.source(), medium) for medium in ("gpu", "cpu")}
+        assert {copies for blocks in held.values() for copies in blocks.values()} <= {1}
+        return {medium: {*blocks} for medium, blocks in held.items()}
 
     def in_recount(self) -> dict[str, tuple[int, int]]:
         held = {"gpu": (0, 0), "cpu": (0, 0)}
@@ -150,8 +131,7 @@ class Readers:
 
     def in_index(self, block: int) -> tuple[int, int]:
         """Tokens of a prompt of this block alone, on GPU and CPU."""
-        index, question = Index(self.sources), Question("m", block_hashes=[])
-        told = index.answer(question, index.scopes_of(question), [block], NOW).instances.get("r")
+        told = self.index.ask(block, at=NOW).get("r")
         return (told.ranks["0"].gpu, told.ranks["0"].cpu) if told else (0, 0)
 
 
@@ -174,7 +154,7 @@ def test_worker_recount_and_index_hold_what_the_engine_does(name: Name, maps: bo
                 gpu, cpu = readers.in_index(block)
                 assert (gpu > 0, gpu + cpu > 0) == (on_gpu, on_gpu or on_cpu)
     assert engine.flushed > 20
-    assert readers.worker.sources["r", 0].overall_trust().trust == "complete"
+    assert readers.worker.source().overall_trust().trust == "complete"
     assert {record.clears_all for record in readers.log[10:]} == {name == "sglang"}
 
 
@@ -203,7 +183,7 @@ def test_captured_tiers_equal_the_engines_own_at_every_batch(name: str, restarts
     for block in expected["gpu"] | expected["cpu"]:
         gpu, cpu = readers.in_index(block)
         assert (gpu > 0, max(gpu, cpu)) == (block in expected["gpu"], truth["page_size"])
-    source = readers.worker.sources["r", 0]
+    source = readers.worker.source()
     flows = source.pools.flow_since_start()
     assert not any(flow.unknown_removed_blocks for flow in flows.values())
     assert source.overall_trust().trust == "complete"
@@ -235,7 +215,7 @@ def test_a_clear_of_all_makes_every_medium_complete_again() -> None:
     for seq in range(10):
         readers.hear(seq, engine.payload(seq))
     readers.hear(10, msgspec.msgpack.encode([NOW + 0.1, [{"type": "BlockPondered"}], 0]))
-    source = readers.worker.sources["r", 0]
+    source = readers.worker.source()
     assert source.overall_trust().trust == "degraded"
     readers.hear(11, engine.payload(11, flush=True))
     assert source.overall_trust().trust == "complete"

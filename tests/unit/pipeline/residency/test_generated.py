@@ -11,14 +11,15 @@ import pytest
 from connectors.normalise.hashes import pack_hashes
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.fleet.parsed import columns_of
 from pipeline.verify.replica.residency_sums import Changes
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
-from schemas.residency import EVICTED, FILLED, GENERATED, ResidencyRecord
+from schemas.events import Cleared, Event, Removed, Stored
+from schemas.residency import EVICTED, FILLED, GENERATED
 from schemas.settings import Connector, Worker
 from tests.support.inputs.captures import captured_frames, captured_truth
+from tests.support.inputs.event_records import sent
+from tests.support.replica_agent import ReplicaAgent, changes_of
 
 START = 1_800_000_000.0
 
@@ -34,40 +35,25 @@ class Engine:
     """What an engine sends, through the agent and through its recount."""
 
     def __init__(self, name: str = "vllm") -> None:
-        self.state = PartitionState(0, Worker(), shards=1)
+        self.agent = ReplicaAgent()
         self.recount = SourceRecount("r", 0, Worker())
         self.name = name
-        self.seq = 0
         self.told = Changes()
-        self.latest: dict[bytes, bytes] = {}
 
     def sends(self, at: float, *events: Event) -> None:
         """Send a batch so many seconds after the start."""
-        at += START
-        opened = [] if self.seq else [Batch(None, at, at, [Opened(0, complete=True)])]
-        batch = Batch(self.seq, at, at, [*events], len(events))
-        record = EventsRecord("r", "m", "d", 0, 1, [*opened, batch], self.seq, self.seq, engine=self.name)
-        self.state.apply(self.seq, record)
-        self.recount.apply(self.seq, record)
-        self.seq += 1
+        seq = len(self.agent.log)
+        record = sent(seq, START + at, *events, engine=self.name)
+        self.agent.apply(record)
+        self.recount.apply(seq, record)
 
     def kinds(self) -> dict[int, int]:
         """Return the kind of each block's latest change since the last call, and go on as somebody else."""
-        self.state.leaves()
-        cut = self.state.cut(START)
-        for key, value in cut.checkpoints:
-            if value is None:
-                self.latest.pop(key, None)
-            else:
-                self.latest[key] = value
-        self.state = PartitionState.restore(0, Worker(), shards=1, latest=self.latest)
         found: dict[int, int] = {}
-        for _, _, value in cut.residency:
-            for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
-                for pool in source.changes:
-                    columns = columns_of(pool)
-                    self.told.count_columns(columns)
-                    found |= zip(columns.hashes, columns.kinds, strict=True)
+        for pool in changes_of(self.agent.moved(START)):
+            columns = columns_of(pool)
+            self.told.count_columns(columns)
+            found |= zip(columns.hashes, columns.kinds, strict=True)
         return found
 
     def agrees(self) -> bool:
@@ -168,23 +154,16 @@ def test_what_is_left_is_what_the_scheduler_computed_for_prompts(name: str) -> N
     computed = stats["queries"] - stats["hits"] + stats["preempted_queries"] - stats["preempted_hits"]
     # Half a block of each request fills none.
     in_blocks = computed - 7.5 * (stats["requests"] + stats["preempted_requests"])
-    state = PartitionState(0, Worker(), shards=1)
-    now = START
+    agent, now = ReplicaAgent(), START
     source = Source("r", 0, "m", "", "d", "tcp://127.0.0.1:1")
     stream = SourceStream(source, Connector(linger_seconds=0.0), lambda: now)
-    offset = 0
     for frames in captured_frames(name):
         body = msgspec.msgpack.decode(frames[2])
         now = body["ts"] if isinstance(body, dict) else body[0]
-        for record in (*stream.feed(frames, now), *stream.flush()):
-            state.apply(offset, record)
-            offset += 1
+        agent.apply(*stream.feed(frames, now), *stream.flush())
     filled: Counter[int] = Counter()
-    for _, _, value in state.cut(now).residency:
-        for said in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
-            for pool in said.changes:
-                columns = columns_of(pool)
-                for kind, size in zip(columns.kinds, columns.sizes, strict=True):
-                    filled[kind] += size
+    for columns in map(columns_of, changes_of(agent.cut(now))):
+        for kind, size in zip(columns.kinds, columns.sizes, strict=True):
+            filled[kind] += size
     assert filled[FILLED] == pytest.approx(in_blocks, rel=0.002)
     assert filled[GENERATED] > 0.15 * filled[FILLED]

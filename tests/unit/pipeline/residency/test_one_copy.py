@@ -7,22 +7,19 @@ from collections import Counter
 
 import pytest
 
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
+from schemas.events import Cleared, Event, EventsRecord, Removed, Stored
 from schemas.settings import Worker
+from tests.support.inputs import event_records
 from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent
 
 NOW = 1_800_000_000.0
 BLOCKS = 40
 
 
-def record(number: int, events: list[Event], *, one_copy: bool = True) -> EventsRecord:
-    at = NOW + number / 100
-    batches = [Batch(number, at, at, events, len(events))]
-    if not number:
-        batches.insert(0, Batch(None, at, at, [Opened(0, complete=True)]))
-    return EventsRecord("r", "m", "d", 0, 1, batches, engine="atom", one_copy=one_copy)
+def sent(number: int, *events: Event, one_copy: bool = True) -> EventsRecord:
+    return event_records.sent(number, NOW + number / 100, *events, engine="atom", one_copy=one_copy)
 
 
 class Walk:
@@ -57,9 +54,7 @@ class Walk:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_is_held_is_a_set_also_after_a_restart_and_in_the_recount(seed: int) -> None:
-    walk, state = Walk(seed), PartitionState(0, Worker(), shards=1)
-    recount = SourceRecount("r", 0, Worker())
-    latest: dict[bytes, bytes] = {}
+    walk, agent, recount = Walk(seed), ReplicaAgent(), SourceRecount("r", 0, Worker())
     again: Counter[str] = Counter()
 
     def add(_window: int) -> None:
@@ -68,20 +63,14 @@ def test_what_is_held_is_a_set_also_after_a_restart_and_in_the_recount(seed: int
 
     recount.on_window_closed = add
     for number in range(300):
-        said = record(number, walk.events())
-        state.apply(number, said)
+        said = sent(number, *walk.events())
+        agent.apply(said)
         recount.apply(number, said)
         if number % 50 == 49:
-            state.leaves()
-            for key, value in state.cut(NOW + number / 100).checkpoints:
-                if value is None:
-                    latest.pop(key, None)
-                else:
-                    latest[key] = value
-            state = PartitionState.restore(0, Worker(), shards=1, latest=latest)
+            agent.moved(NOW + number / 100)
         expected = {medium: len(blocks) for medium, blocks in walk.held.items()}
         counted: Counter[str] = Counter()
-        for row in state.sources["r", 0].occupancy():
+        for row in agent.source().occupancy():
             assert row.entries == row.blocks
             counted[row.medium] += row.blocks
         assert {medium: counted[medium] for medium in expected} == expected
@@ -94,11 +83,11 @@ def test_what_is_held_is_a_set_also_after_a_restart_and_in_the_recount(seed: int
 
 
 def test_a_store_counts_again_once_the_engine_is_another_one() -> None:
-    state = PartitionState(0, Worker(), shards=1)
-    store = Stored(packed(1), 16, 16)
-    for number, one_copy in enumerate((True, True, False)):
-        state.apply(number, record(number, [store], one_copy=one_copy))
-    [row] = state.sources["r", 0].occupancy()
+    agent, store = ReplicaAgent(), Stored(packed(1), 16, 16)
+    agent.apply(
+        *(sent(number, store, one_copy=one_copy) for number, one_copy in enumerate((True, True, False)))
+    )
+    [row] = agent.source().occupancy()
     assert (row.entries, row.blocks) == (2, 1)
 
 
@@ -118,17 +107,13 @@ def test_sizes_announced_meanwhile_count_with_the_first_store_of_another_size_th
     sizes: tuple[int, ...], then: int, expected: set[int]
 ) -> None:
     """Whatever a worker has in its memory, and whatever it has of a checkpoint."""
-    states = [PartitionState(0, Worker(), shards=1) for _ in range(2)]
-    recount = SourceRecount("r", 0, Worker())
-    latest: dict[bytes, bytes] = {}
+    in_memory, restored, recount = ReplicaAgent(), ReplicaAgent(), SourceRecount("r", 0, Worker())
     for number, size in enumerate((*sizes, then)):
-        said = record(number, [Stored(packed(2 * number, 2 * number + 1), size)], one_copy=size != then)
-        for state in states:
-            state.apply(number, said)
+        said = sent(number, Stored(packed(2 * number, 2 * number + 1), size), one_copy=size != then)
+        in_memory.apply(said)
+        restored.apply(said)
         recount.apply(number, said)
-        states[1].leaves()
-        latest |= {key: value for key, value in states[1].cut(NOW).checkpoints if value is not None}
-        states[1] = PartitionState.restore(0, Worker(), shards=1, latest=latest)
-    for state in states:
-        assert {row.block_size for row in state.sources["r", 0].occupancy()} == expected
+        restored.moved(NOW)
+    for agent in (in_memory, restored):
+        assert {row.block_size for row in agent.source().occupancy()} == expected
     assert {held.block_size for _, _, held in recount.held(NOW)} == expected

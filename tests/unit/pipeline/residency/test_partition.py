@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.residency.checkpoint import bases, entries, partition_bases
 from pipeline.residency.partition import PartitionState
+from pipeline.verify.keys import key_of
 from schemas.events import (
     Batch,
     Cleared,
@@ -19,15 +19,18 @@ from schemas.events import (
     Event,
     EventsRecord,
     Gap,
-    Opened,
     Removed,
     SourceStatus,
     Stored,
     Undecodable,
 )
-from schemas.residency import FILLS, ResidencyRecord
-from schemas.rows import EngineCountersRow, OccupancyRow, Row, SourceRow
+from schemas.hashes import unpack_hashes
+from schemas.residency import FILLS
+from schemas.rows import OccupancyRow, Row, SourceRow
 from schemas.settings import Worker
+from tests.support.inputs.event_records import batch, notice, opened, record, sent
+from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent, residency_of, rows_of
 from tests.support.suite.night import examples
 
 START = 1_800_000_000.0
@@ -35,23 +38,19 @@ SHARDS = 4
 SETTINGS = Worker(fine_block_age_seconds=20.0)
 
 hashes = st.lists(st.integers(0, 20).map(lambda n: n * 0x0F0F_0F0F_0F0F_0F0F % 2**64), max_size=5).map(
-    lambda values: b"".join(value.to_bytes(8, "big") for value in values)
+    lambda values: packed(*values)
 )
+media, groups = st.sampled_from(["gpu", "gpu", "cpu"]), st.sampled_from([0, 0, 1])
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         Stored,
         hashes=hashes,
         block_size=st.sampled_from([16, 64]),
-        parent=st.none() | hashes.map(lambda packed: packed[:8] or None),
-        medium=st.sampled_from(["gpu", "gpu", "cpu"]),
-        group_idx=st.sampled_from([0, 0, 1]),
+        parent=st.none() | hashes.map(lambda several: several[:8] or None),
+        medium=media,
+        group_idx=groups,
     ),
-    st.builds(
-        Removed,
-        hashes=hashes,
-        medium=st.sampled_from(["gpu", "gpu", "cpu"]),
-        group_idx=st.sampled_from([0, 0, 1]),
-    ),
+    st.builds(Removed, hashes=hashes, medium=media, group_idx=groups),
     st.just(Cleared()),
     st.just(Undecodable("unknown_type")),
 )
@@ -75,66 +74,44 @@ def records(plan: list) -> list[EventsRecord]:
     state: dict[str, tuple[int, int, float]] = {}
     for replica, parts, special in plan:
         life, seq, at = state.get(replica, (0, 0, START))
-        record_batches: list[Batch] = []
+        said: list[Batch] = []
         if not life or special == "restart":
             if life:
-                closing = [Batch(None, at, at, [Closed("restarted")])]
-                log.append(EventsRecord(replica, "m", "d", 0, life, closing))
+                log.append(record(notice(at, Closed("restarted")), replica=replica, life=life))
             life, seq = life + 1, 0
-            record_batches.append(Batch(None, at, at, [Opened(seq, complete=True)]))
+            said.append(opened(at))
         if special == "gap":
-            record_batches.append(Batch(None, at, at, [Gap(seq, seq + 2, "replay_not_configured")]))
+            said.append(notice(at, Gap(seq, seq + 2, "replay_not_configured")))
             seq += 3
         if special == "counters":
-            counters = EngineCounters(capacity_blocks=4 + seq, block_size=16)
-            record_batches.append(Batch(None, at, at, [counters]))
+            said.append(notice(at, EngineCounters(capacity_blocks=4 + seq, block_size=16)))
         if special in ("idle", "unreached"):
-            log.append(EventsRecord(replica, "m", "d", 0, life, record_batches))
+            log.append(record(*said, replica=replica, life=life))
             for _ in range(len(parts)):
                 at += 10
                 status = SourceStatus(connected=special == "idle")
-                log.append(EventsRecord(replica, "m", "d", 0, life, [Batch(None, at, at, [status])]))
+                log.append(record(notice(at, status), replica=replica, life=life))
             # Replays bring what is older than the last word of a source that was not reached.
             at -= 15 * (special == "unreached")
-            record_batches = []
+            said = []
         if special == "silent":
             # Later than any wall clock of the test has been.
             at += 45
-            record_batches.append(Batch(None, at, at, [Closed("silent")]))
-            log.append(EventsRecord(replica, "m", "d", 0, life, record_batches))
+            log.append(record(*said, notice(at, Closed("silent")), replica=replica, life=life))
             life, seq = life + 1, 0
-            record_batches = [Batch(None, at, at, [SourceStatus(connected=False)])]
-            log.append(EventsRecord(replica, "m", "d", 0, life, record_batches))
-            record_batches = [Batch(None, at, at, [Opened(seq, complete=True)])]
+            status = SourceStatus(connected=False)
+            log.append(record(notice(at, status), replica=replica, life=life))
+            said = [opened(at)]
         for wait, batch_events in parts:
             at += wait
-            batch = Batch(seq, at, at + 0.01, batch_events, engine_events=len(batch_events))
-            batch.replayed = special in ("replayed", "unreached")
-            record_batches.append(batch)
+            replayed = special in ("replayed", "unreached")
+            said.append(batch(seq, at, *batch_events, received_at=at + 0.01, replayed=replayed))
             seq += 1
-        record = EventsRecord(replica, "m", "d", 0, life, record_batches, engine="vllm", wire_era="map")
-        log.append(record)
+        log.append(record(*said, replica=replica, life=life, engine="vllm", wire_era="map"))
         if special == "repeat":
-            log.append(record)
+            log.append(log[-1])
         state[replica] = (life, seq, at)
     return log
-
-
-def key_of(row: Row) -> tuple:
-    fields = msgspec.structs.asdict(row)
-    if isinstance(row, OccupancyRow):
-        names = ("window", "model", "replica", "dp_rank", "medium", "group_idx", "block_size")
-    elif isinstance(row, SourceRow):
-        names = ("model", "replica", "dp_rank", "incarnation")
-    elif isinstance(row, EngineCountersRow):
-        names = ("model", "replica", "dp_rank", "time")
-    else:
-        names = tuple(
-            name
-            for name in ("window", "model", "replica", "dp_rank", "medium", "group_idx")
-            if name in fields
-        )
-    return (type(row).__name__, *(fields[name] for name in names))
 
 
 def upsert(table: dict[tuple, Row], rows: list[Row]) -> None:
@@ -168,21 +145,19 @@ def run(
         assert not cut.dirty or cut.next_offset >= announced
         upsert(table, cut.rows)
         latest.update(cut.checkpoints)
-        for shard, _, value in cut.residency:
-            record = msgspec.msgpack.decode(value, type=ResidencyRecord)
-            assert (record.shard, record.next_offset) == (shard, state.next_offset)
-            for source in record.sources:
+        for (shard, *_), told in zip(cut.residency, residency_of(cut), strict=True):
+            assert (told.shard, told.next_offset) == (shard, state.next_offset)
+            for source in told.sources:
                 for part in source.changes:
-                    for index, kind in enumerate(part.kinds):
-                        block = part.hashes[8 * index : 8 * index + 8]
-                        assert int.from_bytes(block, "big") * SHARDS >> 64 == shard
-                        where = (source.replica, source.incarnation, part.medium, part.group_idx)
+                    where = (source.replica, source.incarnation, part.medium, part.group_idx)
+                    for block, kind in zip(unpack_hashes(part.hashes), part.kinds, strict=True):
+                        assert block * SHARDS >> 64 == shard
                         changes.append((*where, block, kind))
 
-    for offset, record in enumerate(log):
-        state.apply(offset, record)
+    for offset, said in enumerate(log):
+        state.apply(offset, said)
         if offset in cuts:
-            now = max((batch.ts for batch in record.batches), default=START) + cuts[offset]
+            now = max((one.ts for one in said.batches), default=START) + cuts[offset]
             checkpoint(now)
             if leaves:
                 state.leaves()
@@ -198,7 +173,7 @@ def run(
                         upsert(table, cut.rows)
                         latest.update(cut.checkpoints)
                 assert state.next_offset == offset + 1
-    end = max((batch.ts for record in log for batch in record.batches), default=START) + 60
+    end = max((one.ts for said in log for one in said.batches), default=START) + 60
     checkpoint(end)
     checkpoint(end)
     return table, changes
@@ -259,88 +234,65 @@ def test_changes_of_a_block_alternate(plan: list) -> None:
         assert came == [index % 2 == 0 for index in range(len(came))], block
 
 
+def applied(*records: EventsRecord) -> ReplicaAgent:
+    agent = ReplicaAgent(SETTINGS, shards=SHARDS)
+    agent.apply(*records)
+    return agent
+
+
 def test_an_idle_source_is_carried_forward() -> None:
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
-    stored = Stored(b"\0" * 7 + b"\1", 16)
-    log = [Batch(None, START, START, [Opened(0, complete=True)]), Batch(0, START, START, [stored])]
-    state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
-    state.cut(START)
-    rows = [row for row in state.cut(START + 35).rows if isinstance(row, OccupancyRow)]
+    agent = applied(sent(0, START, Stored(packed(1), 16)))
+    agent.cut(START)
+    rows = rows_of(agent.cut(START + 35), OccupancyRow)
     assert [(row.window.timestamp(), row.blocks, row.version) for row in rows] == [
         (START + 10, 1, 0),
         (START + 20, 1, 0),
         (START + 30, 1, 0),
     ]
-    assert not state.cut(START + 35).dirty, "each window is carried once"
+    assert not agent.cut(START + 35).dirty, "each window is carried once"
 
 
 def test_numbers_the_log_lacks_degrade_the_source() -> None:
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
-    opening = [Batch(None, START, START, [Opened(0, complete=True)]), Batch(0, START, START, [])]
-    state.apply(0, EventsRecord("a", "m", "d", 0, 1, opening))
-    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [Batch(4, START + 1, START + 1, [])]))
-    source = state.sources["a", 0]
+    source = applied(sent(0, START), sent(4, START + 1)).source()
     assert (source.overall_trust().trust, source.head.health.lost_batches) == ("degraded", 3)
 
 
 def test_a_batch_nobody_understood_is_no_lost_batch() -> None:
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
-    log = [
-        Batch(None, START, START, [Opened(0, complete=True)]),
-        Batch(0, START, START, []),
-        Batch(None, START, START, [Undecodable("not_msgpack", seq=1)]),
-        Batch(None, START, START, [Undecodable("not_msgpack", seq=2)]),
-        Batch(3, START, START, []),
-    ]
-    state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
-    source = state.sources["a", 0]
+    bad = [notice(START, Undecodable("not_msgpack", seq=seq)) for seq in (1, 2)]
+    source = applied(record(opened(START), batch(0, START), *bad, batch(3, START))).source()
     assert source.head.health.lost_batches == 0
     assert source.head.health.undecodable_events == 2
     assert source.overall_trust().trust == "degraded"
 
 
 def test_hashes_of_a_broken_length_cost_only_their_event() -> None:
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
-    good = Stored(b"\0" * 7 + b"\1", 16)
-    log = [Batch(0, START, START, [Stored(b"123", 16), good, Removed(b"12345")])]
-    state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
-    source = state.sources["a", 0]
+    events = Stored(b"123", 16), Stored(packed(1), 16), Removed(b"12345")
+    source = applied(record(batch(0, START, *events))).source()
     assert [(row.entries, row.blocks) for row in source.occupancy()] == [(1, 1)]
     assert source.head.health.undecodable_events == 2
 
 
 def test_a_source_too_large_for_one_record_is_saved_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "RECORD_ENTRIES", 10)
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
-    blocks = b"".join(number.to_bytes(8, "big") for number in range(1, 96))
-    opening = Batch(None, START, START, [Opened(0, complete=True)])
-    log = [opening, Batch(0, START, START, [Stored(blocks, 16), Stored(blocks[:80], 16, medium="cpu")])]
-    state.apply(0, EventsRecord("a", "m", "d", 0, 1, log))
-    latest: dict[bytes, bytes | None] = {}
-    state.leaves()
-    latest.update(state.cut(START).checkpoints)
-    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [Batch(1, START, START, [Removed(blocks[:400])])]))
-    state.leaves()
-    latest.update(state.cut(START).checkpoints)
-    assert max(len(value or b"") for value in latest.values()) < 2_000
-    restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
-    occupancy = [(row.medium, row.blocks) for row in restored.sources["a", 0].occupancy()]
+    blocks = packed(*range(1, 96))
+    agent = applied(sent(0, START, Stored(blocks, 16), Stored(blocks[:80], 16, medium="cpu")))
+    agent.moved(START)
+    agent.apply(sent(1, START, Removed(blocks[:400])))
+    agent.moved(START)
+    assert max(map(len, agent.latest.values())) < 2_000
+    occupancy = [(row.medium, row.blocks) for row in agent.source().occupancy()]
     assert occupancy == [("gpu", 45), ("cpu", 10)]
 
 
 def test_rows_carried_too_early_are_written_again_even_after_the_end() -> None:
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
     table: dict[tuple, Row] = {}
-    opening = Batch(None, START, START, [Opened(0, complete=True)])
-    first = Batch(0, START, START, [Stored(b"\0" * 7 + b"\1", 16)])
-    state.apply(0, EventsRecord("a", "m", "d", 0, 1, [opening, first]))
+    agent = applied(sent(0, START, Stored(packed(1), 16)))
     for _ in range(2):
-        upsert(table, state.cut(START + 35).rows)
-    late = Batch(1, START + 1, START + 36, [Stored(b"\0" * 7 + b"\2", 16)])
-    closed = Batch(None, START + 37, START + 37, [Closed("removed")])
-    state.apply(1, EventsRecord("a", "m", "d", 0, 1, [late, closed]))
+        upsert(table, agent.cut(START + 35).rows)
+    late = batch(1, START + 1, Stored(packed(2), 16), received_at=START + 36)
+    agent.apply(record(late, notice(START + 37, Closed("removed"))))
     for _ in range(2):
-        upsert(table, state.cut(START + 95).rows)
+        upsert(table, agent.cut(START + 95).rows)
     blocks = [
         (row.window.timestamp() - START, row.blocks)
         for row in table.values()
@@ -350,47 +302,34 @@ def test_rows_carried_too_early_are_written_again_even_after_the_end() -> None:
 
 
 def test_records_that_retention_removed_degrade_those_whose_bases_lack_some() -> None:
-    state = PartitionState(0, SETTINGS, shards=SHARDS)
-    opening = Batch(None, START, START, [Opened(0, complete=True)])
-    log = [EventsRecord(replica, "m", "d", 0, 1, [opening, Batch(0, START, START, [])]) for replica in "abc"]
-    more = [EventsRecord(replica, "m", "d", 0, 1, [Batch(1, START, START, [])]) for replica in "ba"]
-    for offset, record in enumerate(log):
-        state.apply(offset, record)
-    state.leaves()
-    latest: dict[bytes, bytes | None] = dict(state.cut(START).checkpoints)
-    for offset, record in enumerate(more, 3):
-        state.apply(offset, record)
-    latest.update(state.cut(START).checkpoints)
-    restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    agent = applied(*(sent(0, START, replica=replica) for replica in "abc"))
+    agent.state.leaves()
+    agent.cut(START)
+    agent.apply(*(sent(1, START, replica=replica) for replica in "ba"))
+    agent.cut(START)
+    restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=agent.latest)
     assert (restored.next_offset, restored.known_to) == (3, 5)
     restored.skip_removed(4)
-    restored.apply(4, more[1])
+    restored.apply(4, agent.log[4])
     trusts = {name: source.overall_trust().trust for (name, _), source in restored.sources.items()}
     assert trusts == {"a": "complete", "b": "degraded", "c": "complete"}
     assert restored.cut(START).dirty
 
 
 def test_rows_of_records_that_retention_removed_stay_as_they_were_written() -> None:
-    state, table = PartitionState(0, SETTINGS, shards=SHARDS), {}
-    opening = Batch(None, START, START, [Opened(0, complete=True)])
-    stored = [Stored(bytes(7) + bytes([number]), 16) for number in range(1, 4)]
     at = [START, START + 10, START + 20, START + 30]
-    log = [EventsRecord("a", "m", "d", 0, 1, [opening, Batch(0, at[0], at[0], [stored[0]])])]
-    log += [EventsRecord("a", "m", "d", 0, 1, [Batch(n, at[n], at[n], [stored[n]])]) for n in (1, 2)]
-    state.apply(0, log[0])
-    state.leaves()
-    latest: dict[bytes, bytes | None] = dict(state.cut(at[0]).checkpoints)
-    for offset in (1, 2):
-        state.apply(offset, log[offset])
-    cut = state.cut(at[2])
-    upsert(table, cut.rows)
-    latest.update(cut.checkpoints)
+    first, *others = (sent(seq, at[seq], Stored(packed(seq + 1), 16)) for seq in range(3))
+    agent, table = applied(first), {}
+    agent.state.leaves()
+    agent.cut(at[0])
+    agent.apply(*others)
+    upsert(table, agent.cut(at[2]).rows)
     before = dict(table)
-    state = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
+    state = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=agent.latest)
     state.skip_removed(2)
-    state.apply(2, log[2])
+    state.apply(2, agent.log[2])
     upsert(table, state.cut(at[3]).rows)
     changed = {key for key in table if table[key] != before.get(key)}
-    windows = {key[1] for key in changed if key[0] != "SourceRow"}
+    windows = {key[1] for key in changed if key[0] != SourceRow.TABLE}
     assert min(windows).timestamp() == at[2], "of the window that was open, where trust shows it"
-    assert state.sources["a", 0].overall_trust().trust == "degraded"
+    assert state.sources["r", 0].overall_trust().trust == "degraded"

@@ -6,12 +6,14 @@ import msgspec
 import pytest
 
 from pipeline.reading.records import read
-from pipeline.residency.partition import PartitionState
 from pipeline.residency.stream import receiving
-from schemas.events import Batch, EngineCounters, Event, EventsRecord, Opened, Stored
-from schemas.residency import ResidencyRecord, SourceChanges
+from schemas.events import EngineCounters, Event, EventsRecord, Stored
+from schemas.residency import SourceChanges
 from schemas.rows import SourceRow
 from schemas.settings import Worker
+from tests.support.inputs import event_records
+from tests.support.inputs.event_records import batch, notice, opened
+from tests.support.replica_agent import ReplicaAgent, residency_of, rows_of, sources_of
 
 NOW = 1_800_000_000.0
 COUNTED = EngineCounters(transferred_tokens=16)
@@ -27,50 +29,28 @@ def stored(number: int) -> Stored:
 def record(seq: int, *notices: Event, role: str = "", life: int = 1) -> EventsRecord:
     """Return a batch that stores a block, behind notices."""
     at = NOW + life * 1000 + seq
-    before = [Batch(None, at, at, [Opened(0, complete=True)])] if not seq else []
-    before += [Batch(None, at, at, [notice]) for notice in notices]
-    batch = Batch(seq, at, at, [stored(life * 1000 + seq + 1)], 1)
-    return EventsRecord("r", "m", "d", 0, life, [*before, batch], seq, seq, role=role)
+    before = [] if seq else [opened(at)]
+    said = [notice(at, one) for one in notices]
+    stores = batch(seq, at, stored(life * 1000 + seq + 1))
+    return event_records.record(*before, *said, stores, role=role, life=life)
 
 
-class Agent:
-    """Applies records, cuts a checkpoint after each, and goes on from it as after a crash."""
+class Agent(ReplicaAgent):
+    """Cuts a checkpoint after each record, and goes on from it as after a crash."""
 
-    def __init__(self) -> None:
-        self.state = PartitionState(0, Worker(), shards=1)
-        self.latest: dict[bytes, bytes] = {}
-        self.offset = 0
-        self.entries: list[SourceChanges] = []
-        """What the last record told."""
+    entries: list[SourceChanges]
+    """What the last record told."""
 
     def told(self, said: EventsRecord) -> bool | None:
         """Return what the changes that follow from a record say; None: it is not decided."""
-        self.entries = self.all_told(said)
+        self.apply(said)
+        cut = self.moved(NOW + len(self.log))
+        assert {row.role for row in rows_of(cut, SourceRow)} <= {said.role}
+        self.entries = sources_of(cut)
         last = self.entries[-1]
         assert last.changes
         assert not (last.undecided and last.receives)
         return None if last.undecided else last.receives
-
-    def all_told(self, said: EventsRecord) -> list[SourceChanges]:
-        """Return what the residency topic is told because of a record."""
-        self.state.apply(self.offset, said)
-        self.offset += 1
-        self.state.leaves()
-        cut = self.state.cut(NOW + self.offset)
-        for key, value in cut.checkpoints:
-            if value is None:
-                self.latest.pop(key, None)
-            else:
-                self.latest[key] = value
-        self.state = PartitionState.restore(0, Worker(), shards=1, latest=self.latest)
-        changes = [
-            source
-            for _, _, value in cut.residency
-            for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources
-        ]
-        roles = {row.role for row in cut.rows if isinstance(row, SourceRow)}
-        assert roles <= {said.role}
-        return changes
 
 
 @pytest.mark.parametrize(("role", "receives"), [("prefill", False), ("decode", True), ("both", True)])
@@ -121,13 +101,11 @@ def test_what_is_not_decided_when_a_session_ends_was_not_received() -> None:
 
 
 def test_a_page_behind_changes_of_the_same_checkpoint_decides_on_them() -> None:
-    state = PartitionState(0, Worker(), shards=2)
-    for offset, said in enumerate((record(0, IDLE), record(1), record(2, COUNTED), record(3))):
-        state.apply(offset, said)
+    agent = ReplicaAgent(shards=2)
+    agent.apply(record(0, IDLE), record(1), record(2, COUNTED), record(3))
     by_shard: dict[int, list[tuple[bool, bool]]] = {}
-    for shard, _, value in state.cut(NOW).residency:
-        for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
-            by_shard.setdefault(shard, []).append((source.undecided, source.receives))
+    for told in residency_of(agent.cut(NOW)):
+        by_shard.setdefault(told.shard, []).extend((one.undecided, one.receives) for one in told.sources)
     assert by_shard == {0: [(True, False), (False, True), (False, True)], 1: [(False, True)]}
 
 
@@ -139,11 +117,9 @@ def test_a_role_may_be_told_later_and_taken_back() -> None:
 
 
 def test_the_changes_of_a_session_that_ends_say_what_it_was() -> None:
-    state = PartitionState(0, Worker(), shards=1)
-    for offset, said in enumerate((record(0, role="decode"), record(0, role="prefill", life=2))):
-        state.apply(offset, said)
-    (value,) = [value for _, _, value in state.cut(NOW).residency]
-    sources = msgspec.msgpack.decode(value, type=ResidencyRecord).sources
+    agent = ReplicaAgent()
+    agent.apply(record(0, role="decode"), record(0, role="prefill", life=2))
+    sources = sources_of(agent.cut(NOW))
     assert [(source.incarnation, source.receives) for source in sources] == [(1, True), (2, False)]
 
 

@@ -4,71 +4,50 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from pipeline.residency.partition import PartitionState
-from schemas.events import Batch, Closed, Event, EventsRecord, Opened, SourceStatus, Stored
-from schemas.residency import CLEARED, FILLED, ResidencyRecord
+from schemas.events import Batch, Closed, Event, Opened, SourceStatus, Stored
+from schemas.residency import CLEARED, FILLED
 from schemas.rows import OccupancyRow, SourceRow
 from schemas.settings import Worker
+from tests.support.inputs.event_records import batch, notice, opened, record
+from tests.support.replica_agent import ReplicaAgent, sources_of
 
 START = 1_800_000_000.0
-SETTINGS = Worker(forget_seconds=600.0)
 BLOCKS = bytes(range(1, 17))
 
 
-class Log:
+class Log(ReplicaAgent):
     """A partition with a source that is heard every ten seconds, and others that a test adds."""
 
     def __init__(self) -> None:
-        self.state = PartitionState(0, SETTINGS, shards=1)
-        self.offset = 0
+        super().__init__(Worker(forget_seconds=600.0))
         self.at = START
         self.rows: list[Any] = []
         self.changes: list[tuple[str, int, bytes]] = []
-        self.latest: dict[bytes, bytes] = {}
-        self.log: list[EventsRecord] = []
-
-    def say(self, replica: str, *batches: Batch, incarnation: int = 1) -> None:
-        record = EventsRecord(replica, "m", "m/d", 0, incarnation, list(batches))
-        for batch in batches:
-            if batch.seq is not None and record.first_seq is None:
-                record.first_seq = batch.seq
-        self.state.apply(self.offset, record)
-        self.log.append(record)
-        self.offset += 1
 
     def notice(self, replica: str, event: Event) -> None:
-        self.say(replica, Batch(None, self.at, self.at, [event]))
+        self.apply(record(notice(self.at, event), replica=replica))
 
     def stores(self, replica: str, seq: int, **others: Any) -> None:
-        self.say(replica, Batch(seq, self.at, self.at, [Stored(BLOCKS, 16)]), **others)
+        self.apply(record(batch(seq, self.at, Stored(BLOCKS, 16)), replica=replica, **others))
 
     def pass_by(self, seconds: float, step: float = 10.0) -> None:
         for _ in range(int(seconds / step)):
             self.at += step
             self.notice("alive", SourceStatus(connected=True))
 
-    def restart(self) -> None:
-        """Save, and let another state go on: it applies what bases lack once more."""
-        self.cut()
-        self.state = PartitionState.restore(0, SETTINGS, shards=1, latest=self.latest)
-        for offset in range(self.state.next_offset, self.offset):
-            self.state.apply(offset, self.log[offset])
-
-    def cut(self) -> None:
-        cut = self.state.cut(self.at)
+    def look(self) -> None:
+        """Save, and note what is written."""
+        cut = self.cut(self.at)
         self.rows += cut.rows
-        for _, _, value in cut.residency:
-            for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
-                for part in source.changes:
-                    self.changes += [(source.replica, kind, part.hashes) for kind in part.kinds]
-        for key, record in cut.checkpoints:
-            if record is None:
-                del self.latest[key]
-            else:
-                self.latest[key] = record
+        for source in sources_of(cut):
+            for part in source.changes:
+                self.changes += [(source.replica, kind, part.hashes) for kind in part.kinds]
+
+    def restart(self) -> None:
+        self.look()
+        self.killed()
 
     def life(self, replica: str) -> SourceRow:
         return [row for row in self.rows if isinstance(row, SourceRow) and row.replica == replica][-1]
@@ -81,7 +60,7 @@ def begun(closed: str = "") -> Log:
     log.stores("gone", 0)
     if closed:
         log.notice("gone", Closed(closed))
-    log.cut()
+    log.look()
     return log
 
 
@@ -91,12 +70,12 @@ def test_a_silent_source_leaves_state_checkpoint_and_fleet(closed: str, restored
     log = begun(closed)
     log.pass_by(590)
     assert ("gone", 0) in log.state.sources
-    log.cut()
+    log.look()
     if restored:
         log.restart()
     log.pass_by(20)
     assert set(log.state.sources) == {("alive", 0)}
-    log.cut()
+    log.look()
     assert log.state.take_forgotten() == 1
     assert not any(b"gone" in key for key in log.latest)
     kinds = [kind for replica, kind, _ in log.changes if replica == "gone"]
@@ -111,7 +90,7 @@ def test_it_comes_back_as_one_that_joins_late() -> None:
     log = begun()
     log.pass_by(700)
     log.stores("gone", 7)
-    log.cut()
+    log.look()
     assert (log.life("gone").trust, log.life("gone").first_seq) == ("partial", 7)
     health = log.state.sources["gone", 0].head.health
     assert (health.lost_batches, health.gap_batches, health.restarts) == (0, 0, 0)
@@ -120,9 +99,9 @@ def test_it_comes_back_as_one_that_joins_late() -> None:
 def test_a_new_life_that_is_seen_from_its_beginning_is_complete() -> None:
     log = begun()
     log.pass_by(700)
-    log.say("gone", Batch(None, log.at, log.at, [Opened(0, complete=True)]), incarnation=2)
-    log.stores("gone", 0, incarnation=2)
-    log.cut()
+    log.apply(record(opened(log.at), replica="gone", life=2))
+    log.stores("gone", 0, life=2)
+    log.look()
     assert (log.life("gone").trust, log.life("gone").incarnation) == ("complete", 2)
 
 
@@ -147,7 +126,8 @@ def test_connectors_whose_clocks_differ_make_nobody_silent(restored: bool) -> No
     for number in range(500):
         log.at += 0.1
         for apart in (0.0, -60.0):
-            log.say("alive", Batch(None, log.at, log.at + apart, [SourceStatus(connected=True)]))
+            said = Batch(None, log.at, log.at + apart, [SourceStatus(connected=True)])
+            log.apply(record(said, replica="alive"))
         if restored and number == 250:
             log.restart()
     assert ("gone", 0) in log.state.sources
@@ -166,7 +146,7 @@ def test_sources_that_rotate_leave_a_bounded_state() -> None:
         log.stores(name, 0)
         log.pass_by(30)
         log.notice(name, Closed("removed"))
-        log.cut()
+        log.look()
         sizes.append((len(log.state.sources), len(log.latest)))
     assert max(sizes[30:]) == max(sizes[-100:])
     assert len(log.state.sources) < 25

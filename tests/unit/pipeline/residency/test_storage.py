@@ -5,18 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from pipeline.index.following.partition import IndexedPartition
-from pipeline.index.following.sources import Sources
-from pipeline.index.index import Index
-from pipeline.index.questions.question import Question
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, Cleared, Closed, Event, EventsRecord, Gap, Opened, Removed, Stored
+from schemas.events import Cleared, Closed, Event, EventsRecord, Gap, Removed, Stored
 from schemas.residency import ResidencyRecord
 from schemas.rows import FlowRow, OccupancyRow, RedundancyRow
 from schemas.settings import Fleet, Worker
-from tests.support.fleet_recount import agree, compared, rows_of
+from tests.support import fleet_recount
+from tests.support.fleet_recount import agree, compared
+from tests.support.following_index import FollowingIndex
+from tests.support.inputs.event_records import batch, notice, opened, record
 from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent, residency_of, rows_of
 
 NOW = 1_800_000_000.0
 LATER = 100.0
@@ -25,10 +24,9 @@ LATER = 100.0
 
 def life(number: int, *events: Event, ended: str = "", domain: str = "d") -> EventsRecord:
     at = NOW + number * LATER
-    batches = [Batch(None, at, at, [Opened(0, complete=True)]), Batch(0, at, at, [*events], len(events))]
-    for reason in ended.split(", ") if ended else ():
-        batches.append(Batch(None, at, at, [Closed(reason)]))
-    return EventsRecord("r", "m", domain, 0, number, batches, 0, 0, engine="vllm", may_reannounce=True)
+    closed = [notice(at, Closed(reason)) for reason in ended.split(", ") if reason]
+    batches = [opened(at), batch(0, at, *events), *closed]
+    return record(*batches, life=number, domain=domain, engine="vllm", may_reannounce=True)
 
 
 def files(*hashes: int, medium: str = "storage", size: int = 16) -> Stored:
@@ -39,37 +37,27 @@ class Told:
     """What replica agent, fleet agent and index say after some records; recounts agree with both agents."""
 
     def __init__(self, *lives: EventsRecord, worker: Worker | None = None) -> None:
-        worker = worker or Worker()
-        state, recount, sources = (
-            PartitionState(0, worker, shards=1),
-            SourceRecount("r", 0, worker),
-            Sources(),
-        )
-        partition = IndexedPartition(0, worker, sources)
+        agent, recount = ReplicaAgent(worker), SourceRecount("r", 0, worker or Worker())
+        self.index = FollowingIndex(worker)
         residency: list[ResidencyRecord] = []
-        rows = []
-        for offset, record in enumerate(lives):
-            for each in (state, partition, recount):
-                each.apply(offset, record)
-            cut = state.cut(NOW)
-            residency += [
-                msgspec.msgpack.decode(value, type=ResidencyRecord) for _, _, value in cut.residency
-            ]
-            rows += cut.rows
-        partition.settle()
-        self.index = Index(sources)
+        cuts = []
+        for offset, one in enumerate(lives):
+            agent.apply(one)
+            for each in (self.index.partition, recount):
+                each.apply(offset, one)
+            cuts.append(agent.cut(NOW))
+            residency += residency_of(cuts[-1])
         self.marks = {
             (part.medium, part.store_only)
-            for record in residency
-            for said in record.sources
+            for one in residency
+            for said in one.sources
             for part in said.changes
         }
-        newest = max(row.window for row in rows if isinstance(row, OccupancyRow))
-        self.rows = {
-            row.medium: row for row in rows if isinstance(row, OccupancyRow) and row.window == newest
-        }
-        self.flows = {(row.medium, row.window): row for row in rows if isinstance(row, FlowRow)}
-        of_fleet = rows_of(residency, Fleet())
+        occupancy = [row for cut in cuts for row in rows_of(cut, OccupancyRow)]
+        newest = max(row.window for row in occupancy)
+        self.rows = {row.medium: row for row in occupancy if row.window == newest}
+        self.flows = {(row.medium, row.window): row for cut in cuts for row in rows_of(cut, FlowRow)}
+        of_fleet = fleet_recount.rows_of(residency, Fleet())
         agree(compared(residency, of_fleet, Fleet()), of_fleet)
         self.owned = {row.medium: row.owners_1 for row in of_fleet if isinstance(row, RedundancyRow)}
         self._agrees(recount)
@@ -86,9 +74,8 @@ class Told:
 
     def found(self, *chain: int) -> tuple[int, bool]:
         """Return the tokens that the index finds on any tier, and whether that is an upper bound."""
-        question = Question("m", block_hashes=[])
-        told = self.index.answer(question, self.index.scopes_of(question), [*chain], NOW)
-        match = told.instances["r"].ranks["0"] if "r" in told.instances else None
+        told = self.index.ask(*chain, at=NOW).get("r")
+        match = told and told.ranks["0"]
         return (0, False) if match is None else (match.disk, match.upper_bound)
 
 
@@ -142,7 +129,7 @@ def test_what_nobody_can_reach_any_more_is_gone(first: EventsRecord, second: Eve
 def test_what_was_lost_stays_lost_where_blocks_stay() -> None:
     """A removal that was missed leaves a block for ever, as far as anybody knows, until its owner clears."""
     first = life(1, files(11, medium="kvcr:cpu"), files(1, medium="gpu"))
-    first.batches.append(Batch(None, NOW + LATER, NOW + LATER, [Gap(1, 2, "not_replayed")]))
+    first.batches.append(notice(NOW + LATER, Gap(1, 2, "not_replayed")))
     told = Told(first, life(2, files(13, medium="kvcr:cpu"), files(1, medium="gpu")))
     assert (told.rows["kvcr:cpu"].entries, told.rows["kvcr:cpu"].trust) == (2, "degraded")
     assert told.rows["gpu"].trust == "complete"
@@ -190,24 +177,23 @@ def test_what_nobody_says_was_deleted_does_not_fill_the_worker_for_ever(most: in
 def test_what_is_left_of_a_source_that_never_comes_back_is_gone_with_it() -> None:
     """It restarts, and nothing follows: when the source is forgotten, nobody holds its files any more."""
     worker = Worker(forget_seconds=600.0)
-    state, recount = PartitionState(0, worker, shards=1), SourceRecount("r", 0, worker)
+    agent, recount = ReplicaAgent(worker), SourceRecount("r", 0, worker)
     first = life(1, files(11, 12), ended="restarted")
-    state.apply(0, first)
+    agent.apply(first)
     recount.apply(0, first)
-    residency = [value for _, _, value in state.cut(NOW).residency]
+    records = residency_of(agent.cut(NOW))
+    before = len(records)
     # The clock of the partition moves by a minute at most from one record of a source to the next.
     for number in range(12):
-        other = msgspec.structs.replace(life(2 + number), replica="other", incarnation=2 + number)
-        state.apply(1 + number, other)
-        residency += [value for _, _, value in state.cut(NOW).residency]
-        if ("r", 0) not in state.sources:
+        agent.apply(msgspec.structs.replace(life(2 + number), replica="other", incarnation=2 + number))
+        records += residency_of(agent.cut(NOW))
+        if ("r", 0) not in agent.state.sources:
             recount.forgotten(1 + number)
             break
     assert [held.blocks for _, _, held in recount.held(NOW)] == [0]
-    records = [msgspec.msgpack.decode(value, type=ResidencyRecord) for value in residency]
     held = [
-        [row.owners_1 for row in rows_of(part, Fleet()) if isinstance(row, RedundancyRow)]
-        for part in (records[:1], records)
+        [row.owners_1 for row in fleet_recount.rows_of(part, Fleet()) if isinstance(row, RedundancyRow)]
+        for part in (records[:before], records)
     ]
     # What is gone left in the last window that anything was heard in.
     assert held == [[2], [0]]

@@ -10,8 +10,10 @@ from pipeline.residency.checkpoint import bases, entries, partition_bases
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.partition import PartitionState
 from schemas.checkpoints import BASE, META_KEY, PartitionMeta, SourceBase, part_slot, slot_key
-from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, SourceStatus, Stored
+from schemas.events import Cleared, Event, EventsRecord, Removed, SourceStatus, Stored
 from schemas.settings import Worker
+from tests.support.inputs.event_records import notice, record, sent
+from tests.support.replica_agent import ReplicaAgent
 
 START = 1_800_000_000.0
 REPLICAS = ("a", "b", "c")
@@ -28,11 +30,9 @@ class Churn:
     def record(self, step: int) -> EventsRecord:
         rng = self._rng
         replica = REPLICAS[int(rng.integers(len(REPLICAS)))]
-        at = START + step
-        batches = [] if self._seq[replica] else [Batch(None, at, at, [Opened(0, complete=True)])]
-        batches.append(Batch(self._seq[replica], at, at, [self._event() for _ in range(rng.integers(1, 6))]))
+        events = [self._event() for _ in range(rng.integers(1, 6))]
         self._seq[replica] += 1
-        return EventsRecord(replica, "m", "d", 0, 1, batches)
+        return sent(self._seq[replica] - 1, START + step, *events, replica=replica)
 
     def _event(self) -> Event:
         rng = self._rng
@@ -61,13 +61,12 @@ def contents(state: PartitionState) -> dict:
     return found
 
 
-def gone_on(latest: dict[bytes, bytes | None], log: list[EventsRecord]) -> PartitionState:
+def gone_on(agent: ReplicaAgent) -> PartitionState:
     """Return the state of somebody who goes on from what was committed."""
-    saved = {key: value for key, value in latest.items() if value is not None}
-    state = PartitionState.restore(0, Worker(), shards=4, latest=saved)
-    for offset in range(state.next_offset, len(log)):
-        state.apply(offset, log[offset])
-    return state
+    another = ReplicaAgent(shards=4)
+    another.log, another.latest = agent.log, agent.latest
+    another.killed()
+    return another.state
 
 
 @pytest.fixture
@@ -86,62 +85,48 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_every_checkpoint_gives_back_the_state_at_its_cut(seed: int, universe: int) -> None:
     rng, churn = np.random.default_rng(seed), Churn(seed, universe=universe)
-    state = PartitionState(0, Worker(), shards=4)
-    latest: dict[bytes, bytes | None] = {}
-    log: list[EventsRecord] = []
-    begins = []
+    agent, begins = ReplicaAgent(shards=4), []
     for step in range(150):
-        log.append(churn.record(step))
-        state.apply(step, log[step])
+        agent.apply(churn.record(step))
         if rng.random() < 0.3:
             continue
         if rng.random() < 0.1:
-            state.leaves()
-        latest.update(state.cut(START + step).checkpoints)
-        restored = gone_on(latest, log)
-        assert contents(restored) == contents(state)
-        begins.append(min(one.lacks or step for one in meta_of(latest).sources))
+            agent.state.leaves()
+        agent.cut(START + step)
+        restored = gone_on(agent)
+        assert contents(restored) == contents(agent.state)
+        begins.append(min(one.lacks or step for one in meta_of(agent).sources))
         if rng.random() < 0.1:
-            state = restored
+            agent.state = restored
     assert begins[-1] > 100, "new bases take the place of old ones"
 
 
-def meta_of(latest: dict[bytes, bytes | None]) -> PartitionMeta:
-    return msgspec.msgpack.decode(latest[META_KEY] or b"", type=PartitionMeta)
+def meta_of(agent: ReplicaAgent) -> PartitionMeta:
+    return msgspec.msgpack.decode(agent.latest[META_KEY], type=PartitionMeta)
 
 
-class Engine:
-    """One source with blocks, its log, and what was committed."""
+class Engine(ReplicaAgent):
+    """One source with blocks."""
 
     def __init__(self, blocks: int) -> None:
+        super().__init__(shards=4)
         self.blocks = np.random.default_rng(1).integers(1, 1 << 63, blocks, np.uint64)
-        self.state = PartitionState(0, Worker(), shards=4)
-        self.log: list[EventsRecord] = []
-        self.latest: dict[bytes, bytes | None] = {}
         self.at = START
-        opened = Batch(None, START, START, [Opened(0, complete=True)])
-        first = Batch(0, START, START, [Removed(bytes(8)), Stored(self.packed(slice(None)), 16)])
         self.seq = 1
-        self.say(opened, first)
+        self.apply(sent(0, START, Removed(bytes(8)), Stored(self.packed(slice(None)), 16)))
 
     def packed(self, chosen: slice) -> bytes:
         return self.blocks[chosen].astype(">u8").tobytes()
 
-    def say(self, *batches: Batch) -> None:
-        self.log.append(EventsRecord("a", "m", "d", 0, 1, [*batches]))
-        self.state.apply(len(self.log) - 1, self.log[-1])
-
     def play(self, *events: Event) -> int:
         """Apply a batch and cut a second later; return the bytes of the checkpoint."""
-        self.say(Batch(self.seq, self.at, self.at, [*events]))
+        self.apply(sent(self.seq, self.at, *events))
         self.seq += 1
-        return self.cut()
+        return self.look()
 
-    def cut(self, seconds: float = 1.0) -> int:
+    def look(self, seconds: float = 1.0) -> int:
         self.at += seconds
-        cut = self.state.cut(self.at)
-        self.latest.update(cut.checkpoints)
-        return sum(len(value or b"") for _, value in cut.checkpoints)
+        return sum(len(value or b"") for _, value in self.cut(self.at).checkpoints)
 
 
 def test_bases_follow_changes_and_no_checkpoint_holds_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,50 +141,49 @@ def test_bases_follow_changes_and_no_checkpoint_holds_many(monkeypatch: pytest.M
     assert max(sizes) < 100_000 + 4_000 * 34 + 2_000
     whole = 60_000 * 26
     assert 1.5 * whole < sum(sizes) < 4 * whole, "a first one, and one for all that left and came"
-    assert contents(gone_on(engine.latest, engine.log)) == contents(engine.state)
+    assert contents(gone_on(engine)) == contents(engine.state)
 
 
 def test_what_does_not_change_is_not_written_again() -> None:
     engine = Engine(50_000)
     engine.state.leaves()
-    engine.cut()
+    engine.look()
     sizes = []
     for _ in range(100):
-        engine.say(Batch(None, engine.at, engine.at, [SourceStatus(connected=True)]))
-        sizes.append(engine.cut(10.0))
+        engine.apply(record(notice(engine.at, SourceStatus(connected=True))))
+        sizes.append(engine.look(10.0))
     assert sum(sizes) < 100 * 1_500
     # Its base still follows the log.
-    lacks = meta_of(engine.latest).sources[0].lacks
+    lacks = meta_of(engine).sources[0].lacks
     assert lacks is None or len(engine.log) - lacks < 6
-    assert contents(gone_on(engine.latest, engine.log)) == contents(engine.state)
+    assert contents(gone_on(engine)) == contents(engine.state)
 
 
 def test_few_changes_are_written_now_and_then() -> None:
     engine = Engine(50_000)
-    engine.cut()
+    engine.look()
     sizes = [engine.play(Stored(engine.packed(slice(step, step + 1)), 16)) for step in range(1200)]
     assert sum(size > 1_000_000 for size in sizes) == 1 + 3, "one in 50,000 / 150 seconds, behind the first"
-    assert contents(gone_on(engine.latest, engine.log)) == contents(engine.state)
+    assert contents(gone_on(engine)) == contents(engine.state)
 
 
 def test_a_base_leaves_nothing_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "RECORD_ENTRIES", 100)
     monkeypatch.setattr(bases, "MIN_CHANGES", 300)
     engine = Engine(1_000)
-    engine.cut()
+    engine.look()
     for _ in range(5):
         engine.play(Cleared())
         engine.play(Stored(engine.packed(slice(400)), 16))
-    kept = {key for key, value in engine.latest.items() if value is not None and key != META_KEY}
-    base = msgspec.msgpack.decode(engine.latest[slot_key("a", 0, BASE)] or b"", type=SourceBase)
+    base = msgspec.msgpack.decode(engine.latest[slot_key("r", 0, BASE)], type=SourceBase)
     slots = [BASE, *(part_slot(base.number, part) for part in range(base.parts))]
-    assert kept == {slot_key("a", 0, slot) for slot in slots}
+    assert engine.latest.keys() == {META_KEY, *(slot_key("r", 0, slot) for slot in slots)}
 
 
 def test_the_last_checkpoint_of_an_owner_leaves_nothing_to_apply_again() -> None:
     engine = Engine(1_000)
     engine.state.leaves()
-    engine.cut()
-    restored = PartitionState.restore(0, Worker(), shards=4, latest=dict(engine.latest))
+    engine.look()
+    restored = PartitionState.restore(0, Worker(), shards=4, latest=engine.latest)
     assert restored.next_offset == len(engine.log)
     assert contents(restored) == contents(engine.state)

@@ -8,7 +8,6 @@ import pytest
 
 from connectors.normalise.normaliser import Normaliser
 from pipeline.residency.occupancy import Occupancy
-from pipeline.residency.partition import PartitionState
 from pipeline.residency.stream import drift
 from pipeline.simulator.engine.scheduler import Engine
 from pipeline.simulator.engine.settings import HYBRID_GROUPS, EngineSettings
@@ -16,24 +15,22 @@ from pipeline.simulator.traffic.requests import Request
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from schemas.checkpoints import DriftState
-from schemas.events import Batch, Cleared, EngineCounters, Event, EventsRecord, Opened, Removed, Stored
+from schemas.events import Batch, Cleared, EngineCounters, Event, Removed, Stored
 from schemas.rows import StreamHealthRow
 from schemas.settings import Worker
 from tests.support.checkout import CAPTURES
 from tests.support.inputs.captures import captured_frames, captured_truth
+from tests.support.inputs.event_records import batch, notice, opened, record
+from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent, rows_of
 from tests.support.suite.night import first_by_day
 
 START = 1_800_000_000.0
 
 
-def truth(name: str) -> dict[str, Any]:
-    result: dict[str, Any] = captured_truth(name)
-    return result
-
-
-TRUTHS = {
-    path.name.removesuffix(".truth.json.gz"): truth(path.name.removesuffix(".truth.json.gz"))
-    for path in sorted(CAPTURES.glob("*.truth.json.gz"))
+TRUTHS: dict[str, dict[str, Any]] = {
+    name: captured_truth(name)
+    for name in sorted(path.name.removesuffix(".truth.json.gz") for path in CAPTURES.glob("*.truth.json.gz"))
 }
 KNOWN = [name for name, one in TRUTHS.items() if "num_gpu_blocks" in one]
 
@@ -46,82 +43,70 @@ def batches_of(name: str) -> list[Batch]:
     ]
 
 
-class Replica:
+class Replica(ReplicaAgent):
     """A source whose engine is scraped before the first batch."""
 
     def __init__(self, capacity: int, block_size: int) -> None:
-        self.state = PartitionState(0, Worker(idle_carry_seconds=0.001), shards=1)
-        self.offset = 0
-        counters = EngineCounters(capacity_blocks=capacity, block_size=block_size)
-        self.add(Batch(None, START, START, [counters]), Batch(None, START, START, [Opened(0, complete=True)]))
+        super().__init__(Worker(idle_carry_seconds=0.001))
+        self.add(
+            notice(START, EngineCounters(capacity_blocks=capacity, block_size=block_size)), opened(START)
+        )
 
     def add(self, *batches: Batch, life: int = 1) -> None:
-        self.state.apply(self.offset, EventsRecord("a", "m", "d", 0, life, list(batches)))
-        self.offset += 1
+        self.apply(record(*batches, life=life))
 
     @property
     def drift(self) -> int:
-        source = self.state.sources["a", 0]
-        return drift.blocks(source.head.drift, source.occupancy())
+        return drift.blocks(self.source().head.drift, self.source().occupancy())
 
-    def rows(self) -> list[StreamHealthRow]:
-        table = {}
-        for row in self.state.cut(START).rows:
-            if isinstance(row, StreamHealthRow):
-                table[row.window] = row
-        return [table[window] for window in sorted(table)]
+    def on_gpu(self) -> int:
+        return sum(row.entries for row in self.source().occupancy() if row.medium == "gpu")
 
 
 @pytest.mark.parametrize("name", first_by_day(KNOWN, 3))
 def test_no_capture_drifts_after_any_batch(name: str) -> None:
     replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
     most = 0
-    for batch in batches_of(name):
-        replica.add(batch)
-        assert replica.drift == 0, batch.seq
-        gpu = [row.entries for row in replica.state.sources["a", 0].occupancy() if row.medium == "gpu"]
-        most = max(most, sum(gpu))
+    for told in batches_of(name):
+        replica.add(told)
+        assert replica.drift == 0, told.seq
+        most = max(most, replica.on_gpu())
     assert most > 0.9 * TRUTHS[name]["usable_blocks"], "the capture fills the engine"
 
 
 @pytest.mark.parametrize("name", first_by_day(KNOWN, 3))
 def test_a_capture_that_loses_removals_drifts_by_what_it_holds_too_many(name: str) -> None:
     replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
-    removals = 0
-    lost = 0
-    worst = 0
-    for batch in batches_of(name):
+    removals = lost = worst = 0
+    for told in batches_of(name):
         kept: list[Event] = []
-        for event in batch.events:
+        for event in told.events:
             if isinstance(event, Removed) and event.medium == "gpu":
                 removals += 1
                 if removals % 3 == 0:
                     lost += 1
                     continue
             kept.append(event)
-        batch.events = kept
-        replica.add(batch)
-        gpu = sum(row.entries for row in replica.state.sources["a", 0].occupancy() if row.medium == "gpu")
-        worst = max(worst, gpu)
-        assert replica.drift == max(0, gpu - TRUTHS[name]["usable_blocks"])
+        told.events = kept
+        replica.add(told)
+        worst = max(worst, replica.on_gpu())
+        assert replica.drift == max(0, replica.on_gpu() - TRUTHS[name]["usable_blocks"])
     assert lost
     assert worst > TRUTHS[name]["usable_blocks"]
 
 
 @pytest.mark.parametrize("counters_first", [True, False])
 def test_an_idle_source_is_told_of_as_drifting_as_soon_as_its_row_says_so(counters_first: bool) -> None:
-    state = PartitionState(0, Worker(), shards=1)
-    counters = Batch(None, START, START, [EngineCounters(capacity_blocks=3, block_size=16)])
-    stored = Batch(0, START, START, [Stored(bytes(range(4 * 8)), 16)])
-    notices = [Batch(None, START, START, [Opened(0, complete=True)])]
+    agent = ReplicaAgent()
+    counters = notice(START, EngineCounters(capacity_blocks=3, block_size=16))
+    stored = batch(0, START, Stored(bytes(range(4 * 8)), 16))
     first, second = (counters, stored) if counters_first else (stored, counters)
-    for offset, batches in enumerate(([*notices, first], [second])):
-        assert state.troubles()["drifting"] == 0
-        state.apply(offset, EventsRecord("a", "m", "d", 0, 1, batches))
-
-    (row,) = [row for row in state.cut(START).rows if isinstance(row, StreamHealthRow)]
+    for batches in ([opened(START), first], [second]):
+        assert agent.state.troubles()["drifting"] == 0
+        agent.apply(record(*batches))
+    (row,) = rows_of(agent.cut(START), StreamHealthRow)
     assert (row.drift_blocks, row.drift_since) == (2, row.window)
-    assert state.troubles()["drifting"] == 1
+    assert agent.state.troubles()["drifting"] == 1
 
 
 HYBRID = EngineSettings(num_blocks=25, block_size=64, groups=HYBRID_GROUPS, fine_block_size=16)
@@ -150,17 +135,16 @@ def test_no_simulated_engine_drifts(settings: EngineSettings, prompt_tokens: int
             if not events:
                 continue
             payload = encoded_batch(ERAS["vllm-0.33"], START + seq / 100, events)
-            batch = normaliser.normalise(payload, seq=seq, received_at=START + seq / 100)
-            announced += sum(len(event.hashes) // 8 for event in batch.events if isinstance(event, Stored))
-            replica.add(batch)
+            read = normaliser.normalise(payload, seq=seq, received_at=START + seq / 100)
+            announced += sum(len(event.hashes) // 8 for event in read.events if isinstance(event, Stored))
+            replica.add(read)
             seq += 1
             assert replica.drift == 0
     assert announced > 3 * settings.num_blocks, "more was announced than the engine could hold at once"
 
 
-def stored(count: int, at: float, seq: int, *more: Event) -> Batch:
-    hashes = b"".join((seq * 1000 + number).to_bytes(8, "big") for number in range(count))
-    return Batch(seq, START + at, START + at, [Stored(hashes, 16), *more])
+def stored(count: int, at: float, seq: int) -> Batch:
+    return batch(seq, START + at, Stored(packed(*range(seq * 1000, seq * 1000 + count)), 16))
 
 
 def test_rows_say_how_much_and_since_which_window() -> None:
@@ -168,18 +152,12 @@ def test_rows_say_how_much_and_since_which_window() -> None:
     replica.add(stored(10, 1, 0))
     replica.add(stored(1, 12, 1))
     replica.add(stored(2, 22, 2))
-    replica.add(Batch(3, START + 41, START + 41, [Removed((2000).to_bytes(8, "big"))]))
-    replica.add(Batch(4, START + 51, START + 51, [Cleared()]))
+    replica.add(batch(3, START + 41, Removed(packed(2000))))
+    replica.add(batch(4, START + 51, Cleared()))
     replica.add(stored(11, 61, 5))
-    shown = [
-        (
-            row.window.timestamp() - START,
-            row.drift_blocks,
-            None if row.drift_since is None else row.drift_since.timestamp() - START,
-        )
-        for row in replica.rows()
-    ]
-    assert shown == [
+    rows = {row.window.timestamp() - START: row for row in rows_of(replica.cut(START), StreamHealthRow)}
+    since = {at: row.drift_since and row.drift_since.timestamp() - START for at, row in rows.items()}
+    assert [(at, rows[at].drift_blocks, since[at]) for at in sorted(rows)] == [
         (0, 0, None),
         (10, 1, 10),
         (20, 3, 10),
@@ -194,16 +172,16 @@ def test_the_next_life_is_measured_by_what_its_own_engine_says() -> None:
     replica = Replica(5, 16)
     replica.add(stored(10, 1, 0))
     assert replica.drift == 6
-    replica.add(Batch(None, START + 2, START + 2, [Opened(0, complete=True)]), stored(10, 2, 0), life=2)
+    replica.add(opened(START + 2), stored(10, 2, 0), life=2)
     assert replica.drift == 0, "not known yet"
-    replica.add(Batch(None, START + 3, START + 3, [EngineCounters(capacity_blocks=9, block_size=16)]), life=2)
+    replica.add(notice(START + 3, EngineCounters(capacity_blocks=9, block_size=16)), life=2)
     assert replica.drift == 2
 
 
 def test_a_smaller_capacity_of_the_life_to_come_raises_no_alarm() -> None:
     replica = Replica(100, 16)
     replica.add(stored(50, 1, 0))
-    replica.add(Batch(None, START + 3, START + 3, [EngineCounters(capacity_blocks=9, block_size=16)]))
+    replica.add(notice(START + 3, EngineCounters(capacity_blocks=9, block_size=16)))
     assert replica.drift == 0
 
 

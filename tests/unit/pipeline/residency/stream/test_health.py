@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
-import msgspec
-
-from pipeline.residency.partition import PartitionState
+from pipeline.verify.keys import key_of
 from schemas.events import (
     Batch,
     Cleared,
     Closed,
     EngineCounters,
     Event,
-    EventsRecord,
     Gap,
     Opened,
     Removed,
@@ -24,6 +21,10 @@ from schemas.events import (
 )
 from schemas.rows import FlowRow, OccupancyRow, Row, SourceRow, StreamHealthRow
 from schemas.settings import Worker
+from tests.support.inputs import event_records
+from tests.support.inputs.event_records import batch, record
+from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent
 
 START = 1_800_000_000.0
 """The beginning of a window."""
@@ -31,53 +32,37 @@ SETTINGS = Worker(idle_carry_seconds=0.001)
 """The wall clock carries nothing here."""
 
 
-def hashes(*numbers: int) -> bytes:
-    return b"".join(number.to_bytes(8, "big") for number in numbers)
-
-
 def live(seq: int, at: float, *events: Event) -> Batch:
-    return Batch(seq, START + at, START + at, list(events), engine_events=max(1, len(events)))
+    return batch(seq, START + at, *events)
 
 
 def replayed(seq: int, at: float, came: float, *events: Event) -> Batch:
-    return Batch(
-        seq, START + at, START + came, list(events), engine_events=max(1, len(events)), replayed=True
-    )
+    return batch(seq, START + at, *events, received_at=START + came, replayed=True)
 
 
 def notice(at: float, event: Event) -> Batch:
-    return Batch(None, START + at, START + at, [event])
+    return event_records.notice(START + at, event)
 
 
 class Log:
     """A partition of one source; every record is cut, so that each row is written as often as it can be."""
 
     def __init__(self, *, cuts: bool = True) -> None:
-        self.state = PartitionState(0, SETTINGS, shards=1)
+        self.agent = ReplicaAgent(SETTINGS)
         self.table: dict[tuple, Row] = {}
         self.cuts = cuts
-        self.offset = 0
 
     def add(self, *batches: Batch, life: int = 1, duplicates: int = 0) -> None:
-        numbers = [batch.seq for batch in batches if batch.seq is not None]
-        record = EventsRecord("a", "m", "d", 0, life, list(batches), duplicates=duplicates)
-        if numbers:
-            record.first_seq, record.last_seq = numbers[0], numbers[-1]
-        self.state.apply(self.offset, record)
-        self.offset += 1
+        self.agent.apply(record(*batches, life=life, duplicates=duplicates))
         if self.cuts:
             self.cut()
 
     def cut(self) -> None:
         for _ in range(2):
-            for row in self.state.cut(START).rows:
-                fields = msgspec.structs.asdict(row)
-                names = ("time", "window", "medium", "group_idx", "block_size", "incarnation")
-                if isinstance(row, StreamHealthRow):
-                    names = ("window",)
-                key = (row.TABLE, *(fields[name] for name in names if name in fields))
-                if key not in self.table or self.table[key].version <= row.version:
-                    self.table[key] = row
+            for row in self.agent.state.cut(START).rows:
+                known = self.table.setdefault(key_of(row), row)
+                if known.version <= row.version:
+                    self.table[key_of(row)] = row
 
     def health(self, *columns: str) -> dict[float, tuple]:
         """Seconds after START of each window to the columns of its row."""
@@ -131,7 +116,7 @@ def test_a_replay_before_first_contact_is_history_and_one_after_it_fills_a_gap()
 def test_a_doubt_degrades_and_nothing_is_lost() -> None:
     for log in logs():
         log.add(
-            notice(30, Opened(0, complete=True)), live(0, 30, Stored(hashes(1), 16)), live(1, 31), live(2, 32)
+            notice(30, Opened(0, complete=True)), live(0, 30, Stored(packed(1), 16)), live(1, 31), live(2, 32)
         )
         log.add(live(3, 40), notice(45, Gap(3, 3, "unconfirmed")), live(4, 46))
         assert log.health("trust", "trust_since", "lost_batches")[40] == ("degraded", 40, 0)
@@ -145,11 +130,11 @@ def test_a_doubt_degrades_and_nothing_is_lost() -> None:
 
 def test_trust_is_since_what_it_rests_on() -> None:
     for log in logs():
-        log.add(notice(30, Opened(0, complete=True)), replayed(0, 1, 30, Stored(hashes(1), 16)), live(1, 31))
+        log.add(notice(30, Opened(0, complete=True)), replayed(0, 1, 30, Stored(packed(1), 16)), live(1, 31))
         assert log.health("trust", "trust_since")[30] == ("complete", 1)
         log.add(notice(45, Gap(2, 2, "replay_truncated")), live(3, 46))
         assert log.health("trust", "trust_since")[30] == ("degraded", 31), "since the last batch before it"
-        log.add(live(4, 52, Stored(hashes(2), 16, medium="cpu"), Cleared()))
+        log.add(live(4, 52, Stored(packed(2), 16, medium="cpu"), Cleared()))
         assert log.health("trust", "trust_since")[50] == ("degraded", 31), "that of the other medium"
         media = {
             row.medium: (row.trust, value(row.trust_since))
@@ -165,7 +150,7 @@ def test_trust_is_since_what_it_rests_on() -> None:
 
 def test_a_restart_clears_counts_once_and_is_complete_again_when_seen_from_its_beginning() -> None:
     for log in logs():
-        log.add(notice(0, Opened(5, complete=False)), live(5, 1, Stored(hashes(1, 2), 16)))
+        log.add(notice(0, Opened(5, complete=False)), live(5, 1, Stored(packed(1, 2), 16)))
         assert log.health("trust", "trust_since", "restarts")[0] == ("partial", 0, 0)
         log.add(notice(12, Closed("restarted")), life=1)
         log.add(notice(12, Closed("restarted")), life=1)
@@ -198,7 +183,7 @@ def test_duplicates_of_connector_and_agent_add_up() -> None:
 
 def test_an_idle_engine_keeps_its_figures_and_its_windows_move_on() -> None:
     for log in logs():
-        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(hashes(1, 2), 16)))
+        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(packed(1, 2), 16)))
         log.add(notice(12, SourceStatus(connected=True)))
         log.add(notice(22, SourceStatus(connected=True)))
         log.add(notice(43, SourceStatus(connected=True)))
@@ -214,17 +199,14 @@ def test_an_idle_engine_keeps_its_figures_and_its_windows_move_on() -> None:
 def test_the_word_of_a_connector_counts_by_the_clock_of_the_engine() -> None:
     for log in logs():
         hour = 3600.0
-        log.add(
-            notice(hour, Opened(0, complete=True)),
-            Batch(0, START + 1, START + hour, []),
-        )
+        log.add(notice(hour, Opened(0, complete=True)), batch(0, START + 1, received_at=START + hour))
         log.add(notice(hour + 12, SourceStatus(connected=True)))
         assert sorted(log.health("batches")) == [0, 10]
 
 
 def test_windows_without_contact_show_it_and_take_what_a_replay_brings_later() -> None:
     for log in logs():
-        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(hashes(1), 16)))
+        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(packed(1), 16)))
         for at in (12, 22, 32, 42):
             log.add(notice(at, SourceStatus(connected=False)))
         assert log.health("connected", "last_batch_at") == {
@@ -232,7 +214,7 @@ def test_windows_without_contact_show_it_and_take_what_a_replay_brings_later() -
             **dict.fromkeys((10, 20, 30, 40), (False, 1)),
         }
         assert log.blocks() == dict.fromkeys((0, 10, 20, 30, 40), 1)
-        log.add(replayed(1, 15, 45, Stored(hashes(2), 16)), replayed(2, 34, 45, Stored(hashes(3), 16)))
+        log.add(replayed(1, 15, 45, Stored(packed(2), 16)), replayed(2, 34, 45, Stored(packed(3), 16)))
         log.add(live(3, 46))
         assert log.health("connected", "last_batch_at", "batches", "gap_batches", "last_seq") == {
             0: (True, 1, 1, 0, 0),
@@ -246,7 +228,7 @@ def test_windows_without_contact_show_it_and_take_what_a_replay_brings_later() -
 
 def test_reports_by_a_clock_that_was_ahead_keep_their_windows_after_it_is_set_right() -> None:
     for log in logs():
-        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(hashes(1), 16)))
+        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(packed(1), 16)))
         for at in (12, 62, 22):
             log.add(notice(at, SourceStatus(connected=False)))
         assert log.health("connected") == {0: (True,), **dict.fromkeys(range(10, 70, 10), (False,))}
@@ -263,7 +245,7 @@ def test_contact_that_comes_back_without_a_batch_is_shown_from_then_on() -> None
 
 def test_a_silent_source_leaves_the_fleet_in_the_window_in_which_that_was_found() -> None:
     for log in logs():
-        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(hashes(1, 2), 16)))
+        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(packed(1, 2), 16)))
         for at in (12, 22):
             log.add(notice(at, SourceStatus(connected=False)))
         log.add(notice(31, Closed("silent")))
@@ -281,7 +263,7 @@ def test_a_silent_source_leaves_the_fleet_in_the_window_in_which_that_was_found(
         assert log.health("connected", "incarnation", "trust")[50] == (False, 2, "partial")
         assert log.blocks()[50] == 0
         assert [life for life, *_ in log.sources()] == [1]
-        log.add(notice(63, Opened(0, complete=True)), live(0, 63, Stored(hashes(1), 16)), life=2)
+        log.add(notice(63, Opened(0, complete=True)), live(0, 63, Stored(packed(1), 16)), life=2)
         assert log.health("connected", "restarts", "trust")[60] == (True, 0, "complete")
         assert log.blocks()[60] == 1
         assert log.sources() == [(1, 0, 0, 31, "silent"), (2, 0, 0, None, "")]
@@ -289,7 +271,7 @@ def test_a_silent_source_leaves_the_fleet_in_the_window_in_which_that_was_found(
 
 def test_a_removed_source_leaves_at_once_and_has_no_rows_afterwards() -> None:
     for log in logs():
-        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(hashes(1), 16)))
+        log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(packed(1), 16)))
         log.add(notice(4, Closed("removed")))
         assert log.blocks() == {0: 0}
         assert log.health("connected") == {0: (False,)}
@@ -327,7 +309,7 @@ def test_what_nobody_understands_shows_when_the_connector_speaks_of_the_source()
 def test_words_that_change_nothing_write_no_row_again() -> None:
     log = Log()
     counters = EngineCounters(capacity_blocks=100, block_size=16)
-    log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(hashes(1), 16)))
+    log.add(notice(0, Opened(0, complete=True)), live(0, 1, Stored(packed(1), 16)))
     log.add(notice(2, counters), notice(11, SourceStatus(connected=False)))
     versions = {row.window: row.version for row in log.rows(StreamHealthRow)}
     log.add(notice(21, counters), notice(22, SourceStatus(connected=False)))
@@ -338,7 +320,7 @@ def test_words_that_change_nothing_write_no_row_again() -> None:
 
 def test_a_removal_after_a_late_start_is_unknown_and_leaves_no_negative_count() -> None:
     for log in logs():
-        log.add(live(7, 1, Removed(hashes(1, 2)), Stored(hashes(1), 16)))
+        log.add(live(7, 1, Removed(packed(1, 2)), Stored(packed(1), 16)))
         assert log.sources() == [(1, 7, 7, None, "")], "the record with `opened` is no longer in the log"
         assert log.health("trust", "lost_batches")[0] == ("partial", 0)
         assert [(row.unknown_removed_blocks, row.stored_blocks) for row in log.rows(FlowRow)] == [(2, 1)]

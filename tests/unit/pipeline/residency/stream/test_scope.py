@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.residency.partition import PartitionState
-from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored, Undecodable
+from schemas.events import Cleared, Event, Removed, Stored, Undecodable
 from schemas.rows import OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import Worker
+from tests.support.inputs.event_records import sent
+from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent
 
 START = 1_800_000_000.0
 
 
-def block(number: int) -> bytes:
-    return number.to_bytes(8, "big")
-
-
-FIRST = [Stored(block(1), 16), Stored(block(2), 16, medium="cpu")]
+FIRST = [Stored(packed(1), 16), Stored(packed(2), 16, medium="cpu")]
 UNKNOWN = "BlockPondered"
 
 
@@ -24,21 +22,15 @@ class Life:
     """A source whose first batch stored a block on the GPU and one on the CPU."""
 
     def __init__(self, **settings: object) -> None:
-        self.state = PartitionState(0, Worker(**settings), shards=1)  # type: ignore[arg-type]
-        self.seq = 0
+        self.agent = ReplicaAgent(Worker(**settings))  # type: ignore[arg-type]
         self.occupancy: dict[str, OccupancyRow] = {}
         """By medium, of the open window."""
         self.others: dict[str, str] = {}
-        self._add(Batch(None, START, START, [Opened(0, complete=True)]))
         self.batch(*FIRST)
 
-    def _add(self, batch: Batch) -> None:
-        self.state.apply(self.state.next_offset, EventsRecord("r", "m", "d", 0, 1, [batch]))
-
     def batch(self, *events: Event) -> None:
-        at = START + self.seq / 4
-        self._add(Batch(self.seq, at, at, list(events), engine_events=len(events)))
-        self.seq += 1
+        seq = len(self.agent.log)
+        self.agent.apply(sent(seq, START + seq / 4, *events))
 
     def trusts(self) -> dict[str, str]:
         """Return the trust of each medium that has rows, of the window ('stream') and of the source."""
@@ -50,7 +42,7 @@ class Life:
         return {medium: row.blocks for medium, row in self.occupancy.items()}
 
     def _cut(self) -> None:
-        for row in self.state.cut(START + 5).rows:
+        for row in self.agent.cut(START + 5).rows:
             if isinstance(row, OccupancyRow):
                 self.occupancy[row.medium] = row
             elif isinstance(row, StreamHealthRow):
@@ -94,13 +86,13 @@ def test_a_clear_of_one_medium_empties_no_other_whatever_the_setting(scope: str)
     life = Life(clear_scope=scope)
     life.batch(Cleared("cpu"))
     assert life.blocks() == {"gpu": 1, "cpu": 0}
-    life.batch(Stored(block(3), 16, medium="cpu"), Cleared())
+    life.batch(Stored(packed(3), 16, medium="cpu"), Cleared())
     assert life.blocks() == {"gpu": 0, "cpu": 0 if scope == "all" else 1}
 
 
 def test_blocks_that_move_keep_their_number() -> None:
     life = Life()
-    life.batch(Removed(block(1)), Stored(block(1), 0, medium="disk"))
+    life.batch(Removed(packed(1)), Stored(packed(1), 0, medium="disk"))
     assert life.blocks() == {"gpu": 0, "cpu": 1, "disk": 1}
     assert {*life.trusts().values()} == {"complete"}
 

@@ -1,0 +1,34 @@
+"""Records of one source as a connector writes them; a test says of them what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.events import Batch, Event, EventsRecord, Opened
+
+
+def batch(seq: int, at: float, *events: Event, received_at: float | None = None, **said: Any) -> Batch:
+    """Return a batch that was received when it was published, unless something else is said."""
+    return Batch(seq, at, at if received_at is None else received_at, [*events], len(events), **said)
+
+
+def notice(at: float, event: Event) -> Batch:
+    return Batch(None, at, at, [event])
+
+
+def opened(at: float, first_seq: int = 0, *, complete: bool = True) -> Batch:
+    return notice(at, Opened(first_seq, complete=complete))
+
+
+def record(
+    *batches: Batch, replica: str = "r", life: int = 1, domain: str = "d", **said: Any
+) -> EventsRecord:
+    """Return the record of a run of batches and notices."""
+    seqs = [one.seq for one in batches if one.seq is not None]
+    first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
+    return EventsRecord(replica, "m", domain, 0, life, [*batches], first, last, **said)
+
+
+def sent(seq: int, at: float, *events: Event, **said: Any) -> EventsRecord:
+    """Return the record of a batch alone; the first of a life says that it is seen from its beginning."""
+    return record(*([] if seq else [opened(at)]), batch(seq, at, *events), **said)
