@@ -105,15 +105,18 @@ def _flow_adds_up(model: str, links: list[Row], causes: dict[str, float]) -> Ite
 
 def _the_answer_is_that_of_the_replicas(shown: Shown) -> Iterator[str]:
     rates = {row["series"]: row["actual"] for row in shown.panel("fleet-hit-rates")}
-    for model in [[], *([model] for model in shown.models)]:
+    # The answer is dear, and that of the only model is that of all.
+    some = [[model] for model in shown.models]
+    for model in [[], *some] if len(some) > 1 else [[]]:
+        of = model or shown.models
         answer = {line["title"]: line for line in shown.briefing("answer", model=model)}
-        rows = [row for row in shown.panel("fleet-replicas") if not model or row["model"] == model[0]]
+        rows = [row for row in shown.panel("fleet-replicas") if row["model"] in of]
         prefill, avoidable = _sum(rows, "prefill"), _sum(rows, "avoidable")
         if (line := answer.get("Prefill you could avoid")) and prefill:
             yield from _differ(str(model), {"answer": line["value"], "fleet-replicas": avoidable / prefill})
         line = answer.get("Hit rate")
-        if line and line["value"] is not None and model and model[0] in rates:
-            yield from _differ(str(model), {"answer": line["value"], "fleet-hit-rates": rates[model[0]]})
+        if line and line["value"] is not None and len(of) == 1 and of[0] in rates:
+            yield from _differ(str(model), {"answer": line["value"], "fleet-hit-rates": rates[of[0]]})
 
 
 def _findings_are_no_more_than_the_answer(shown: Shown) -> Iterator[str]:

@@ -15,6 +15,7 @@ from schemas.rows import CapacityCurveRow, FillsRow, ModelRow, PrefillSettingsRo
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import HOUR, hour_of_rows, runner, window_rows, write_rows
 from tests.support.inputs.empty_tables import EmptyTables
+from tests.support.suite.night import night_rows
 
 WINDOWS = 60
 END = HOUR + timedelta(seconds=10 * WINDOWS - 1)
@@ -83,7 +84,7 @@ def test_a_hybrid_is_told_what_it_evicts_and_others_from_what_size_to_what(
     assert run(CAPACITY_GAIN.id, CAPACITY_GAIN.sql, to=END, replica=["a"]).result_rows == unknown
 
 
-@pytest.mark.parametrize(("seconds", "compared"), [(30, True), (31, False)])
+@pytest.mark.parametrize(("seconds", "compared"), [(30, True), *night_rows((31, False))])
 def test_what_was_hardly_watched_is_compared_with_nothing(
     seconds: int, compared: bool, empty_tables: EmptyTables
 ) -> None:

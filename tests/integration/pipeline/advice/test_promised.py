@@ -27,7 +27,7 @@ HEAD = (
     "| fleet | finding | done | promised | at least | at most | came of it |",
     "| --- | --- | --- | ---: | ---: | ---: | ---: |",
 )
-OF_THE_DAY = [next(case for case in CASES if case.kind == kind) for kind in ("routing", "capacity")]
+OF_THE_DAY = [next(case for case in CASES if case.kind == "routing")]
 IDS = [f"{case.kind}: {case.title}, {case.done}" for case in CASES]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ OF_EACH_KIND = [
     if panel.kind not in ("answer", "findings")
 ]
 """But for the two that are dear: what they say of empty tables is asked for in `advice/test_answer.py`."""
+ALL_BUT_FINDINGS = [panel for panel in PANELS.values() if panel.kind != "findings"]
+"""Their statement is that of the answer."""
 ANNOTATIONS = {annotation.id: annotation for board in BOARDS for annotation in board.annotations}
 RUNBOOK = Path("docs/alerts.md")
 RANGES = {
@@ -102,10 +104,14 @@ def silent_ones(panels: Iterable[Panel], run: RunSql, name: str) -> set[str]:
     return silent
 
 
-@pytest.mark.parametrize("name", by_day(RANGES, ("minutes",)))
-def test_panels_run_on_rows_of_every_range(filled: RunSql, name: str) -> None:
-    """But for the findings: their statement is that of the answer, and dear."""
-    panels = [panel for panel in PANELS.values() if panel.kind != "findings"]
+@pytest.mark.parametrize(
+    ("name", "panels"),
+    [
+        pytest.param("minutes", OF_EACH_KIND, id="minutes, one of each kind"),
+        *(pytest.param(name, ALL_BUT_FINDINGS, id=name, marks=pytest.mark.night) for name in RANGES),
+    ],
+)
+def test_panels_run_on_rows_of_every_range(filled: RunSql, name: str, panels: Sequence[Panel]) -> None:
     assert silent_ones(panels, filled, name) == set()
 
 

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.dashboards.fleet_metrics import collection
 from pipeline.dashboards.fleet_metrics.collection import RANGE_SECONDS, FleetMetrics
+from pipeline.dashboards.fleet_metrics.families import ADVICE, FAMILIES
 from pipeline.dashboards.fleet_metrics.folding import kept_models, kept_replicas, summed
 from pipeline.dashboards.page.answers import Answer, Answers
 from pipeline.dashboards.page.findings import Findings
@@ -183,12 +184,16 @@ def several_groups(number: int) -> list[Any]:
     ]
 
 
-def test_a_worker_without_tables_has_the_figures_of_the_views(own: Settings) -> None:
+def test_a_worker_without_tables_has_the_figures_of_the_views(
+    own: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [row for number in range(300, 360) for row in several_groups(number)]
     write_rows(own, rows)
     recent = RecentRows()
     recent.add(rows)
     alone = parsed(prometheus_client.generate_latest(fleet_figures([recent])).decode())
+    # A worker gives no advice, which is dear.
+    monkeypatch.setattr(collection, "FAMILIES", [each for each in FAMILIES if each is not ADVICE])
     from_tables = collected(own)
     fleet = metrics.Fleet
     for figure in (fleet.filled, fleet.cached, fleet.gpu_blocks, fleet.gpu_capacity, fleet.streams):
