@@ -6,19 +6,15 @@ import re
 
 from clickhouse_connect.driver.client import Client
 
-from pipeline.clickhouse import migrations
-from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.settings import ClickHouse, Settings
+from schemas.settings import Settings
 from tests.support.checkout import ROOT
 
 PAGE = (ROOT / "docs" / "maintenance.md").read_text("utf-8")
 GONE, STAYS = "vllm-9", "vllm-1"
 
 
-def test_a_replica_is_deleted_from_every_table(
-    store: EmbeddedStore, store_client: Client, database: str
-) -> None:
-    migrations.apply(Settings(clickhouse=ClickHouse(url=store.url, database=database)))
+def test_a_replica_is_deleted_from_every_table(store_client: Client, own: Settings) -> None:
+    database = own.clickhouse.database
     tables: dict[str, list[str]] = {}
     asked = store_client.query(
         "SELECT table, name, type FROM system.columns WHERE database = {name:String} AND table IN "

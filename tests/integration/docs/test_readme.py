@@ -17,11 +17,9 @@ from click.testing import CliRunner
 from clickhouse_connect.driver.client import Client
 
 from pipeline.cli.main import kvlens
-from pipeline.clickhouse import migrations
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.traces.reading import read_trace
 from pipeline.traces.trace import TraceRequest
-from schemas.settings import ClickHouse, Settings
+from schemas.settings import Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE
 from tests.support.inputs.whole_trace import unpack
@@ -52,8 +50,8 @@ def test_settings_are_accepted(tmp_path: Path) -> None:
     assert ENGINE in shown.stdout
 
 
-def test_questions_have_answers(store: EmbeddedStore, store_client: Client, database: str) -> None:
-    migrations.apply(Settings(clickhouse=ClickHouse(url=store.url, database=database)))
+def test_questions_have_answers(store_client: Client, own: Settings) -> None:
+    database = own.clickhouse.database
     store_client.command(
         f"INSERT INTO {database}.occupancy_10s (window, model, replica, medium, blocks, tokens, trust)"
         " SELECT now() - 60, 'm', 'vllm-0', 'gpu', 5, 80, 'complete'"

@@ -1,44 +1,15 @@
-"""Tables with rows of an hour and without any, made once for all tests that only read them."""
+"""Tables with rows of an hour and without any, and ways to ask them."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Settings
-from tests.support.inputs.board_rows import (
-    HOUR,
-    RunSql,
-    at,
-    hour_of_rows,
-    migrated,
-    remembering,
-    runner,
-    write_rows,
-)
-from tests.support.inputs.empty_tables import EmptyTables
-from tests.support.suite.servers import Shared
+from tests.support.inputs.board_rows import RunSql, remembering, runner
+from tests.support.inputs.tables import bare, empty_tables, hour, own
 
-
-@pytest.fixture(scope="session")
-def bare(store: EmbeddedStore, shared: Shared) -> Settings:
-    """All tables and no row. Only read them."""
-    return at(store, shared.once("bare", lambda: migrated(store).clickhouse.database))
-
-
-@pytest.fixture(scope="session")
-def hour(store: EmbeddedStore, shared: Shared) -> Settings:
-    """The hour's rows and their rollups. Only read them."""
-
-    def make() -> str:
-        settings = migrated(store)
-        write_rows(settings, hour_of_rows())
-        return settings.clickhouse.database
-
-    # Who began in another hour has other rows.
-    return at(store, shared.once(f"hour-{HOUR:%H}", make))
+__all__ = ["bare", "empty_tables", "hour", "own"]
 
 
 @pytest.fixture(scope="session")
@@ -51,16 +22,3 @@ def empty(store: EmbeddedStore, bare: Settings) -> RunSql:
 def filled(store: EmbeddedStore, hour: Settings) -> RunSql:
     """Run SQL on a store that has the hour's rows and their rollups."""
     return remembering(runner(store, hour))
-
-
-@pytest.fixture(scope="session")
-def empty_tables(store: EmbeddedStore, shared: Shared) -> EmptyTables:
-    """Tables to write into, for as long as they are lent."""
-    return EmptyTables(store, shared)
-
-
-@pytest.fixture
-def own(empty_tables: EmptyTables) -> Iterator[Settings]:
-    """Tables of the test's own, without a row."""
-    with empty_tables.lent() as settings:
-        yield settings

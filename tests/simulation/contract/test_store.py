@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from connectors.kafka.topics import partition_of
-from pipeline.clickhouse import migrations, writer
+from pipeline.clickhouse import writer
 from pipeline.clickhouse.writer import Tables
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify import store as verify_store
 from pipeline.verify.store import StoredTables
 from schemas.rows import HashGroupRow, OccupancyRow, RedundancyRow, SourceRow
@@ -120,11 +119,8 @@ def kept(settings: ClickHouse) -> dict[str, list[Any]]:
     return {name: sorted(rows, key=repr) for name, rows in found.items()}
 
 
-def test_both_keep_the_same_rows(
-    store: EmbeddedStore, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = ClickHouse(url=store.url, database=database)
-    migrations.apply(Settings(clickhouse=real))
+def test_both_keep_the_same_rows(own: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = own.clickhouse
     of_clickhouse = kept(real)
     lists = Store(random.Random(1))
     for module in (writer, verify_store):

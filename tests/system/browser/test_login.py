@@ -61,11 +61,11 @@ def test_nobody_sees_figures_without_the_token(guarded: Served, visit: Open) -> 
 
 
 def test_a_page_for_other_machines_without_a_token_is_refused_in_one_line(
-    served: Served, free_port: Callable[[], int], tmp_path: Path
+    free_port: Callable[[], int], tmp_path: Path
 ) -> None:
     environment = {
         **os.environ,
-        "KVLENS_CLICKHOUSE__URL": served.settings.clickhouse.url,
+        "KVLENS_CLICKHOUSE__URL": f"http://127.0.0.1:{free_port()}",
         "KVLENS_PAGE__HOST": "0.0.0.0",
         "KVLENS_PAGE__PORT": str(free_port()),
         "PYTHONPATH": str(Path.cwd()),

@@ -8,11 +8,12 @@ import urllib.request
 import pytest
 from playwright.sync_api import expect
 
-from tests.system.browser.tabs import Open, Served
+from schemas.settings import Settings
+from tests.system.browser.tabs import Open
 
 
-def test_it_shows_rows_and_says_what_is_wrong(served: Served, visit: Open) -> None:
-    store = served.settings.clickhouse
+def test_it_shows_rows_and_says_what_is_wrong(hour: Settings, visit: Open) -> None:
+    store = hour.clickhouse
     # A statement that is refused is an answer with an error's status, which the browser notes as well.
     tab = visit(store.url, quiet=False)
     tab.page.goto(f"{store.url}/play")
@@ -38,8 +39,8 @@ def test_it_shows_rows_and_says_what_is_wrong(served: Served, visit: Open) -> No
     assert tab.fits(390)
 
 
-def test_it_begins_with_what_is_cached_now(served: Served, visit: Open) -> None:
-    store = served.settings.clickhouse
+def test_it_begins_with_what_is_cached_now(hour: Settings, visit: Open) -> None:
+    store = hour.clickhouse
     tab = visit(store.url)
     tab.page.goto(f"{store.url}/play")
     tab.page.fill("#database", store.database)
@@ -49,6 +50,6 @@ def test_it_begins_with_what_is_cached_now(served: Served, visit: Open) -> None:
 
 
 @pytest.mark.parametrize("name", ["none.html", "..%2Ffront.py", "play.html%00"])
-def test_it_has_no_other_files(served: Served, name: str) -> None:
+def test_it_has_no_other_files(hour: Settings, name: str) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        urllib.request.urlopen(f"{served.settings.clickhouse.url}/play/{name}", timeout=60)
+        urllib.request.urlopen(f"{hour.clickhouse.url}/play/{name}", timeout=60)

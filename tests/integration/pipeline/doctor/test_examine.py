@@ -61,8 +61,8 @@ async def test_nothing_was_set_up_yet(settings: Settings) -> None:
     assert set(facts.store.migrations_missing) == {file.name for file in sql_files.migrations()}
 
 
-async def test_topics_and_tables_that_differ_from_the_catalogue(settings: Settings) -> None:
-    migrations.apply(settings)
+async def test_topics_and_tables_that_differ_from_the_catalogue(settings: Settings, own: Settings) -> None:
+    settings = msgspec.structs.replace(settings, clickhouse=own.clickhouse)
     admin = AIOKafkaAdminClient(bootstrap_servers=settings.kafka.bootstrap_servers)
     await admin.start()
     name = topic_name(settings.kafka, "events")

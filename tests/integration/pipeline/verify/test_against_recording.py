@@ -10,9 +10,7 @@ from typing import Any
 import msgspec
 from clickhouse_connect.driver.client import Client
 
-from pipeline.clickhouse import migrations
 from pipeline.clickhouse.writer import Tables
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.recordings.events import RecordedEvents
 from pipeline.recordings.format import Frame, RecordedSource, RecordingWriter
 from pipeline.residency.partition import PartitionState
@@ -45,11 +43,10 @@ def checked(recording: Path, store: ClickHouse) -> Findings:
 
 
 def test_a_recording_tells_what_the_tables_should_be(
-    store: EmbeddedStore, store_client: Client, database: str, tmp_path: Path
+    store_client: Client, own: Settings, tmp_path: Path
 ) -> None:
     recording = recorded(tmp_path / "engine.kvlens")
-    settings = ClickHouse(url=store.url, database=database)
-    migrations.apply(Settings(clickhouse=settings))
+    settings = own.clickhouse
     state = PartitionState(0, Worker(), shards=1)
     for offset, record in enumerate(RecordedEvents(recording)):
         state.apply(offset, record)
@@ -60,7 +57,7 @@ def test_a_recording_tells_what_the_tables_should_be(
     assert findings.equal, findings.kept[:3]
     assert findings.compared["occupancy_10s"] == findings.compared["flow_10s"] >= 5
 
-    place = f"{database}.flow_10s"
+    place = f"{settings.database}.flow_10s"
     first = f"FROM {place} FINAL ORDER BY ALL LIMIT 1"
     store_client.command(f"INSERT INTO {place} SELECT * REPLACE (stored_blocks + 1 AS stored_blocks) {first}")
     [difference] = checked(recording, settings).kept
