@@ -83,6 +83,13 @@ def test_a_board_shows_a_picture_in_each_panel_and_names_what_it_shows(
     tab.shot(f"{board.id}-light")
     for width in (400, 700, SIZE["width"]):
         assert tab.fits(width), width
+
+
+@pytest.mark.night
+@pytest.mark.parametrize("board", BOARDS, ids=[board.id for board in BOARDS])
+def test_a_board_is_drawn_again_in_the_dark(served: Served, visit: Open, board: Board) -> None:
+    tab = visit(served.origin)
+    tab.open(f"board={board.id}&{RANGE}")
     tab.page.emulate_media(color_scheme="dark")
     tab.again()
     tab.shot(f"{board.id}-dark")

@@ -41,26 +41,30 @@ def shown(directory: Path, *arguments: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (
+        pytest.param(
             ["whatif", TRACE, "--replicas", "2", "--capacity", "500,1000", "--routing", "sticky"],
             0,
             "playing 1,500 requests: row ",  # the first one may be done before anything is drawn
+            id="whatif",
+            marks=pytest.mark.night,
         ),
-        (
+        pytest.param(
             ["record", "new.kvrec", "--endpoint", "{endpoint}", "--seconds", "2"],
             1,
             "recording: no batch yet (1 s)",
+            id="record",
         ),
-        (
+        pytest.param(
             [
                 *("play", CAPTURE, "--endpoint", "{endpoint}"),
                 *("--wait-subscribers", "0", "--speed", "0.2"),
             ],
             0,
             "playing: batch ",
+            id="play",
+            marks=pytest.mark.night,
         ),
     ],
-    ids=["whatif", "record", "play"],
 )
 def test_a_long_command_shows_how_far_it_is(
     tmp_path: Path, free_port: Callable[[], int], arguments: list[str], code: int, words: str
