@@ -5,22 +5,47 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import signal
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import clickhouse_connect
+import pytest
 
+from schemas.settings import ClickHouse
 from tests.support.checkout import CAPTURES
 from tests.support.inputs.captures import captured_truth
+from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.processes import KVLENS, Started, started
 
 NAME = "vllm-0.16.0-array"
 CAPTURE = CAPTURES / f"{NAME}.frames.msgpack.gz"
 TRUTH = captured_truth(NAME)
-QUERY = "SELECT blocks, entries, trust FROM kvlens.occupancy_10s FINAL ORDER BY window DESC LIMIT 1"
+QUERY = "SELECT blocks, entries, trust FROM occupancy_10s FINAL ORDER BY window DESC LIMIT 1"
+
+
+@pytest.fixture(params=["those of others", pytest.param("its own", marks=pytest.mark.night)])
+def parts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClickHouse]:
+    """The store of which it reads in its file, beside a broker; by default it starts both, as demos do."""
+    if request.param == "its own":
+        yield ClickHouse()
+        return
+    broker, tables = (
+        request.getfixturevalue("broker"),
+        EmptyTables(request.getfixturevalue("store"), request.getfixturevalue("shared")),
+    )
+    name = f"up_{secrets.token_hex(4)}"
+    with tables.lent() as settings:
+        store = settings.clickhouse
+        (tmp_path / "kvlens.toml").write_text(
+            f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
+            f'topic_prefix = "{name}"\ngroup = "{name}"\n'
+            f'[clickhouse]\nurl = "{store.url}"\ndatabase = "{store.database}"\n'
+        )
+        yield store
 
 
 def start(directory: Path, *arguments: str) -> Started:
@@ -53,13 +78,12 @@ def blocks_held(index: str) -> int | None:
 
 
 def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed_and_advice_is_given(
-    tmp_path: Path, free_port: Callable[[], int]
+    parts: ClickHouse, tmp_path: Path, free_port: Callable[[], int]
 ):
     tmp_path = tmp_path.resolve()
     endpoint = f"tcp://127.0.0.1:{free_port()}"
-    (tmp_path / "kvlens.toml").write_text(
-        f'[[replicas]]\nid = "engine"\nmodel = "m"\nendpoint = "{endpoint}"\n'
-    )
+    with (tmp_path / "kvlens.toml").open("a") as file:
+        file.write(f'[[replicas]]\nid = "engine"\nmodel = "m"\nendpoint = "{endpoint}"\n')
     up = start(tmp_path, "up")
     player = None
     try:
@@ -72,7 +96,7 @@ def test_a_capture_ends_as_the_engine_did_though_the_worker_was_killed_and_advic
         assert player.process.wait(60) == 0
         url = up.said().partition("clickhouse: ")[2].split()[0]
         expected = (*TRUTH["checkpoints"][-1][1:3], "complete")
-        client = clickhouse_connect.get_client(dsn=url)
+        client = clickhouse_connect.get_client(dsn=url, database=parts.database)
         deadline = time.monotonic() + 60
         while (rows := client.query(QUERY).result_rows) != [expected]:
             assert time.monotonic() < deadline, rows
