@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from connectors.kafka.consumer import started_consumer
 from tests.support.inputs.captures import reported, reported_truth
 
 NAME = "lmcache-0.5.6"
@@ -50,22 +48,6 @@ def send(
                 await producer.send(topic, value, key=key, timestamp_ms=timestamp_ms)
 
     asyncio.run(sending())
-
-
-def wait_committed(bootstrap_servers: str, topic: str, group: str, offset: int) -> None:
-    """Return when a group stands at an offset of the only partition."""
-
-    async def committed() -> int | None:
-        async with started_consumer(
-            bootstrap_servers=bootstrap_servers, group_id=group, enable_auto_commit=False
-        ) as consumer:
-            found: int | None = await consumer.committed(TopicPartition(topic, 0))
-            return found
-
-    deadline = time.monotonic() + 60.0
-    while (found := asyncio.run(committed())) != offset:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.2)
 
 
 def post(port: int, content_type: str, body: bytes, token: str) -> None:

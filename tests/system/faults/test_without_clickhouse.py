@@ -19,7 +19,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline.local.broker.embedded import EmbeddedBroker
-from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify import times
 from pipeline.verify.findings import Findings
 from pipeline.verify.keys import KEYS
@@ -93,21 +92,17 @@ def posted(port: int, outcome: str) -> float:
 
 def test_figures_are_what_the_log_says_after_a_kill(
     broker: EmbeddedBroker,
-    store: EmbeddedStore,
     new_laboratory: Make,
     generated: Make,
     free_port: Callable[[], int],
     registry: SchemaRegistry,
 ) -> None:
-    laboratory = new_laboratory(broker, store, metrics_port=free_port())
-    away = msgspec.structs.replace(laboratory.settings.clickhouse, url="")
+    laboratory = new_laboratory(broker, None, metrics_port=free_port())
     otlp = Otlp(endpoint=f"http://127.0.0.1:{free_port()}/v1/metrics")
     kafka = msgspec.structs.replace(
         laboratory.settings.kafka, record_format="json", schema_registry_url=registry.url
     )
-    laboratory.settings = msgspec.structs.replace(
-        laboratory.settings, clickhouse=away, otlp=otlp, kafka=kafka
-    )
+    laboratory.settings = msgspec.structs.replace(laboratory.settings, otlp=otlp, kafka=kafka)
     # At a full minute: the page has what is settled up to one, and the second worker only the later half.
     log = generated(5, replicas=4, rounds=40, began=time.time() // 60 * 60 - 300)
     killed = laboratory.worker()

@@ -18,10 +18,8 @@ from typing import Any
 import clickhouse_connect
 import pytest
 import zmq
-from aiokafka import TopicPartition
 from clickhouse_connect.driver.client import Client
 
-from connectors.kafka.consumer import started_consumer
 from connectors.kafka.topics import catalogue, topic_name
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
@@ -29,6 +27,7 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.recordings.player import EngineSockets
 from pipeline.verify.against_log import check_log
 from schemas.settings import ClickHouse, Connector, Kafka, Lmcache, Replica, Settings, Worker
+from tests.support.committed import wait_committed
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.invariants import broken
 from tests.support.patience import PATIENCE
@@ -96,28 +95,19 @@ class Pipeline:
     def finish(self, connector: Started, worker: Started) -> None:
         """Stop both, the worker when it has applied the connector's last word; the tables are right then."""
         connector.stop()
-        deadline = time.monotonic() + PATIENCE
-        while left := asyncio.run(self._unapplied()):
-            assert time.monotonic() < deadline, (left, self._tails())
-            time.sleep(0.2)
+        kafka = self.settings.kafka
+        wait_committed(
+            kafka.bootstrap_servers,
+            f"{kafka.group}.replica",
+            topic_name(kafka, "events"),
+            catalogue()["events"].partitions,
+            tell=self._tails,
+        )
         worker.stop()
         now = datetime.now(timezone.utc)
         findings = asyncio.run(check_log(self.settings, now, until=None, patience=10.0))
         assert findings.equal, (findings.late, findings.kept[:5])
         assert not broken(self.query, self.database, at_rest=False)
-
-    async def _unapplied(self) -> int:
-        """Events records that no commit of the worker covers."""
-        kafka = self.settings.kafka
-        topic = topic_name(kafka, "events")
-        places = [TopicPartition(topic, n) for n in range(catalogue()["events"].partitions)]
-        async with started_consumer(
-            bootstrap_servers=kafka.bootstrap_servers,
-            group_id=f"{kafka.group}.replica",
-            enable_auto_commit=False,
-        ) as consumer:
-            ends = await consumer.end_offsets(places)
-            return sum([ends[place] - (await consumer.committed(place) or 0) for place in places])
 
     @cached_property
     def client(self) -> Client:

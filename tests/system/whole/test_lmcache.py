@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from schemas.settings import Lmcache
+from tests.support.committed import wait_committed
 from tests.support.inputs.captures import reported, reported_truth
-from tests.support.reports import MODEL, NAME, batches, held, make_topic, post, send, used, wait_committed
+from tests.support.reports import MODEL, NAME, batches, held, make_topic, post, send, used
 
 SERVERS = (f"node-a@{MODEL}", f"node-b@{MODEL}")
 KILLS = 5
@@ -125,7 +126,7 @@ def test_killed_again_and_again_the_tables_are_those_of_the_directory(
     send(kafka, topic, records[KILLS * share :])
     connector = pipeline.start("connect")
     pipeline.wait_batches(batches(), 120.0)
-    wait_committed(kafka, topic, topic, len(records))
+    wait_committed(kafka, topic, topic, 1, len(records))
     pipeline.finish(connector, worker)
     is_the_truth(pipeline)
     uses_are_those_reported(pipeline)

@@ -30,9 +30,10 @@ from pipeline.local.broker.properties import server_properties
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.settings import Kafka
 from tests.support.acls import Acls
+from tests.support.committed import wait_committed
 from tests.support.inputs.captures import reported
 from tests.support.inputs.empty_tables import EmptyTables
-from tests.support.reports import MODEL, NAME, make_topic, send, wait_committed
+from tests.support.reports import MODEL, NAME, make_topic, send
 
 ROOT = Path(__file__).parents[4]
 CAPTURE = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
@@ -545,7 +546,7 @@ def test_the_topic_of_lmcache_is_read_with_a_login_of_its_own(cluster: Cluster) 
     assert topic in said
     cluster.acls.allow("reports", reading_reports(topic, group).rights)
     part.wait_said(f"node-a@{MODEL}")
-    wait_committed(cluster.plain, topic, group, len(records))
+    wait_committed(cluster.plain, group, topic, 1, len(records))
     part.stop()
 
 
