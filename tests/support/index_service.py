@@ -23,7 +23,9 @@ from schemas.events import EventsRecord
 from schemas.settings import Settings, Worker
 from tests.support.checkout import ROOT
 from tests.support.client_partition import client_partition
+from tests.support.preloaded import preloaded
 from tests.support.processes import KVLENS, Started, as_toml, started
+from tests.support.suite.servers import Shared
 
 PARTITIONS = 8
 ADDRESS = "answers are on "
@@ -125,14 +127,16 @@ def _read(response: Any) -> Any:
 
 
 def index_process(
-    settings: Settings, directory: Path, name: str = "index", *options: str, **more: str
+    settings: Settings, directory: Path, name: str = "index", *options: str, shared: Shared | None = None
 ) -> IndexProcess:
-    """Start one and return when it listens."""
-    config = directory / f"{name}.toml"
+    """Start one, as a fork if others of the run do, and return when it listens."""
+    config, log = directory / f"{name}.toml", directory / f"{name}.log"
     config.write_text(as_toml(settings))
-    begun = started(
-        [*KVLENS, "index", "--config", str(config), *options], directory / f"{name}.log", cwd=ROOT, **more
-    )
+    arguments = ["index", "--config", str(config), *options]
+    if shared is None:
+        begun = started([*KVLENS, *arguments], log, cwd=ROOT)
+    else:
+        begun = preloaded(shared, arguments, log, cwd=ROOT)
     index = IndexProcess(begun.process, begun.log)
     index.wait_said(ADDRESS)
     return index

@@ -84,22 +84,27 @@ class Shared:
     """What the processes of a run share, seen from one of them."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
+
+    @property
+    def of_run(self) -> bool:
+        """Whether this is one of several processes of a run."""
+        return (self.directory / ASKED).exists()
 
     def running(self, kind: str) -> Server | None:
         """Return the broker or the store of the run, not this process's to stop; None outside one."""
-        if not (self._directory / ASKED).exists():
+        if not self.of_run:
             return None
-        with Client(str(self._directory / ASKED)) as asking:
+        with Client(str(self.directory / ASKED)) as asking:
             asking.send(kind)
             port = asking.recv()
         if not isinstance(port, int):
             raise RuntimeError(port)
-        return KINDS[kind](self._directory / kind, port)
+        return KINDS[kind](self.directory / kind, port)
 
     def once(self, name: str, make: Callable[[], str]) -> str:
         """Return what the first process that asked made; others wait for it."""
-        path = self._directory / name
+        path = self.directory / name
         with path.open("a") as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             if not (made := path.read_text()):
@@ -110,7 +115,7 @@ class Shared:
     def lent(self, name: str, make: Callable[[], str]) -> Iterator[Lent]:
         """Give one of several that are alike to nobody else meanwhile; make another where none is free."""
         for number in count():
-            path = self._directory / f"{name}-{number}"
+            path = self.directory / f"{name}-{number}"
             with path.open("a") as held:
                 try:
                     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -31,7 +31,8 @@ from tests.support.committed import wait_committed
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.invariants import broken
 from tests.support.patience import PATIENCE
-from tests.support.processes import KVLENS, Started, as_toml, started
+from tests.support.preloaded import preloaded
+from tests.support.processes import Started, as_toml
 from tests.support.suite.servers import Shared
 from tests.system.browser.tabs import chromium, visit
 
@@ -51,6 +52,7 @@ class Pipeline:
     """One topic prefix, one group and one database, the processes between, and the engines before them."""
 
     settings: Settings
+    shared: Shared
     directory: Path
     engines: Mapping[str, EngineSockets]
     processes: list[Started] = field(default_factory=list)
@@ -58,8 +60,8 @@ class Pipeline:
     def start(self, command: str) -> Started:
         """Start `kvlens connect` or `kvlens work`."""
         log = self.directory / f"{command}-{len(self.processes)}.log"
-        arguments = [*KVLENS, command, "--config", "kvlens.toml"]
-        self.processes.append(started(arguments, log, cwd=self.directory))
+        arguments = [command, "--config", "kvlens.toml"]
+        self.processes.append(preloaded(self.shared, arguments, log, cwd=self.directory))
         return self.processes[-1]
 
     def wait_subscribed(self, seconds: float = PATIENCE) -> None:
@@ -171,6 +173,7 @@ def new_pipeline(
             database = stack.enter_context(tables.lent()).clickhouse.database
             pipeline = stack.enter_context(
                 _pipeline(
+                    shared,
                     broker,
                     ClickHouse(url=store.url, database=database),
                     free_port,
@@ -190,6 +193,7 @@ def new_pipeline(
 
 @contextmanager
 def _pipeline(
+    shared: Shared,
     broker: EmbeddedBroker,
     clickhouse: ClickHouse,
     free_port: Callable[[], int],
@@ -224,7 +228,7 @@ def _pipeline(
         ),
         lmcache=lmcache,
     )
-    pipeline = Pipeline(settings, directory, engines)
+    pipeline = Pipeline(settings, shared, directory, engines)
     try:
         yield pipeline
     finally:

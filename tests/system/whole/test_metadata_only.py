@@ -305,7 +305,7 @@ CARELESS = {"text": PROMPT, "token_ids": TOKENS, "deep": [[{SALT: [IMAGE]}]], IM
 def posting_index(pipeline: Any) -> IndexProcess:
     """Start an index, and post a choice to it as careless as a router may write it."""
     settings = msgspec.structs.replace(pipeline.settings, index=Index(port=0, choices=True))
-    index = index_process(settings, pipeline.directory)
+    index = index_process(settings, pipeline.directory, shared=pipeline.shared)
     pipeline.processes.append(index)
     body = {"model_name": "m", "choices": [CHOICE | CARELESS]} | CARELESS
     deadline = time.monotonic() + 300  # the first one compiles

@@ -13,6 +13,7 @@ import pytest
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.settings import Index, Kafka, Settings
 from tests.support.index_service import IndexLog, IndexProcess, index_process
+from tests.support.suite.servers import Shared
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def log(broker: EmbeddedBroker) -> IndexLog:
 
 
 @pytest.fixture
-def start(log: IndexLog, tmp_path: Path) -> Iterator[Callable[..., IndexProcess]]:
+def start(log: IndexLog, shared: Shared, tmp_path: Path) -> Iterator[Callable[..., IndexProcess]]:
     """Start an index of the log, with other settings of `[index]` if asked."""
     begun: list[IndexProcess] = []
 
@@ -35,7 +36,7 @@ def start(log: IndexLog, tmp_path: Path) -> Iterator[Callable[..., IndexProcess]
             settings = msgspec.structs.replace(
                 settings, index=msgspec.structs.replace(settings.index, **changes)
             )
-        index = index_process(settings, tmp_path, f"index-{len(begun)}")
+        index = index_process(settings, tmp_path, f"index-{len(begun)}", shared=shared)
         begun.append(index)
         if ready:
             index.wait_said("caught up with the log")

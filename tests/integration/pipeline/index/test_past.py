@@ -28,6 +28,7 @@ from tests.support import holders
 from tests.support.holders import held_by_each
 from tests.support.index_service import PARTITIONS, IndexLog, index_process
 from tests.support.processes import KVLENS, as_toml
+from tests.support.suite.servers import Shared
 
 
 def between() -> float:
@@ -116,12 +117,15 @@ def resident(recounts: list[SourceRecount]) -> dict[tuple[str, int, str], set[tu
     return found
 
 
-def test_an_index_of_a_moment_answers_like_one_that_stood_there(log: IndexLog, tmp_path: Path) -> None:
+def test_an_index_of_a_moment_answers_like_one_that_stood_there(
+    log: IndexLog, shared: Shared, tmp_path: Path
+) -> None:
     walks, records = fleet(43, 40)
     moments = published(log, records, 4)
     asked = chains(walks, random.Random(5))
     recounts = recounted(records[: 2 * -(-len(records) // 4)])
-    with closing(index_process(log.settings, tmp_path, "then", "--at", shown(moments[1]))) as index:
+    at = shown(moments[1])
+    with closing(index_process(log.settings, tmp_path, "then", "--at", at, shared=shared)) as index:
         index.wait_said("read the log up to the moment")
         status, answer = index.ask("query_by_hash", {"model_name": "m", "prompts": asked})
         assert status == 200, answer

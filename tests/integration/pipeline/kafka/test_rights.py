@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -33,7 +31,9 @@ from tests.support.acls import Acls
 from tests.support.committed import wait_committed
 from tests.support.inputs.captures import reported
 from tests.support.inputs.empty_tables import EmptyTables
+from tests.support.preloaded import preloaded
 from tests.support.reports import MODEL, NAME, make_topic, send
+from tests.support.suite.servers import Shared
 
 ROOT = Path(__file__).parents[4]
 CAPTURE = ROOT / "tests" / "captures" / "vllm-0.25.1-map-dp0.frames.msgpack.gz"
@@ -126,6 +126,7 @@ class Part:
 class Cluster:
     """A broker that checks rights, a store that does not, and an engine's settings."""
 
+    shared: Shared
     directory: Path
     plain: str
     acls: Acls
@@ -137,21 +138,13 @@ class Cluster:
 
     def start(self, user: str, *arguments: str, **environment: str) -> Part:
         """Start a command; what the environment says of the login counts instead of the user's password."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("KVLENS_")}
         log = self.directory / f"{len(self.parts)}-{user}.log"
         login = {"KVLENS_KAFKA__SASL_USERNAME": user, "KVLENS_KAFKA__SASL_PASSWORD": f"{user}-word"}
         if "KVLENS_KAFKA__SASL_PASSWORD_FILE" in environment:
             del login["KVLENS_KAFKA__SASL_PASSWORD"]
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pipeline.cli.main", *arguments],
-                cwd=self.directory,
-                env={**clean, "PYTHONPATH": str(ROOT), **self.environment, **login, **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        self.parts.append(Part(process, log))
+        more = {**self.environment, **login, **environment}
+        begun = preloaded(self.shared, arguments, log, cwd=self.directory, **more)
+        self.parts.append(Part(begun.process, log))
         return self.parts[-1]
 
     def run(self, user: str, *arguments: str) -> tuple[int, str]:
@@ -175,6 +168,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(
+    shared: Shared,
     store: EmbeddedStore,
     empty_tables: EmptyTables,
     free_port: Callable[..., int],
@@ -182,10 +176,11 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Topics made, tables lent, and every user has the rights of its role."""
     with empty_tables.lent() as tables:
-        yield from secured_cluster(store, tables.clickhouse.database, free_port, tmp_path_factory)
+        yield from secured_cluster(shared, store, tables.clickhouse.database, free_port, tmp_path_factory)
 
 
 def secured_cluster(
+    shared: Shared,
     store: EmbeddedStore,
     database: str,
     free_port: Callable[..., int],
@@ -211,7 +206,9 @@ def secured_cluster(
         "KVLENS_REPLICAS": f'[{{"id": "a", "model": "m", "endpoint": "{endpoint}"}}]',
     }
     acls = Acls(Kafka(bootstrap_servers=broker.bootstrap_servers))
-    cluster = Cluster(directory, broker.bootstrap_servers, acls, environment, endpoint, store.url, database)
+    cluster = Cluster(
+        shared, directory, broker.bootstrap_servers, acls, environment, endpoint, store.url, database
+    )
     try:
         for user, role in ROLES.items():
             cluster.acls.allow(user, role.rights)
