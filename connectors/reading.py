@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 
+from connectors.dealing import Dealing
 from connectors.discovery.file import SettingsFile
 from connectors.discovery.follow import Follower
-from connectors.normalise.forwarding import Forwarding
-from connectors.normalise.scanned import Scanned
 from connectors.order.backlog import BacklogBudget
 from connectors.order.gathered import Gathered, Slot
 from connectors.order.idle import IDLE_SECONDS, IdleReports
 from connectors.order.open_runs import OpenRuns
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
-from connectors.order.together import gathered_together, scanned_together
 from connectors.positions.keeper import Positions
 from connectors.process.leaving import aside
 from connectors.process.stopping import ended
 from connectors.publish.publisher import Publisher
 from connectors.receive.descriptors import require
 from connectors.receive.pump import Pump
-from connectors.receive.received import Key, PendingPeers, Received, Together
+from connectors.receive.received import Key
 from connectors.receive.subscriber import Subscriber
 from connectors.receive.warming import warm_up
 from connectors.replay.requests import ReplayRequests
 from connectors.scrape.scraper import Scraper
-from connectors.sources import Peer, Source, SourceKey
+from connectors.sources import Source, SourceKey
 from connectors.telemetry.events import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
 from schemas.reasons import ClosedReason
@@ -60,8 +58,6 @@ class Reading:
         self._settings = settings.connector
         # Scanned batches are MessagePack and can only be put into such records.
         self._may_scan = settings.kafka.record_format == "msgpack" and not self._settings.forward_session_ids
-        self._forwarding = Forwarding.of(self._settings)
-        self._scans = False
         self._warming: asyncio.Task[None] | None = None
         self._publisher = publisher
         self._positions = positions
@@ -73,13 +69,6 @@ class Reading:
             # Without a linger every message is a record, and nothing could be gathered.
             together=settings.connector.linger_seconds > 0,
             refused=telemetry.endpoint_refused,
-        )
-        self._pump = Pump(
-            self.subscriber,
-            deal=self._deal,
-            gather=self._gather,
-            room=publisher.room,
-            paused=self._note_paused,
         )
         self._open_runs = OpenRuns()
         self._gathered = Gathered()
@@ -98,7 +87,23 @@ class Reading:
             telemetry=telemetry,
         )
         self._follower = Follower(settings, file, self, telemetry)
-        self._pending = PendingPeers()
+        self._dealing = Dealing(
+            self._settings,
+            self.streams,
+            self._gathered,
+            self.subscriber,
+            self._follower,
+            self._replay_requests,
+            self._publish,
+            self._ended,
+        )
+        self._pump = Pump(
+            self.subscriber,
+            deal=self._dealing.deal,
+            gather=self._dealing.gather,
+            room=publisher.room,
+            paused=self._note_paused,
+        )
         self._ending: dict[SourceKey, tuple[asyncio.Future[None], ClosedReason]] = {}
         self._following: asyncio.Task[None] | None = None
         self._pumping: asyncio.Task[None] | None = None
@@ -184,7 +189,7 @@ class Reading:
             budget=self.backlog,
             opened=partial(self._open_runs.opened, source.key),
             slot=slot,
-            forwarding=self._forwarding,
+            forwarding=self._dealing.forwarding,
         )
         if restarted:
             self._publish(self.streams[source.key].close("restarted"))
@@ -194,10 +199,7 @@ class Reading:
             )
         if source.metrics_url is not None:
             self._scraper.add(source.replica, source.metrics_url)
-        began, stream = time.thread_time(), self.streams[source.key]
-        for received in self._pending.take(source.key):
-            self._feed(stream, received)
-        stream.counts.seconds += time.thread_time() - began
+        self._dealing.begun(self.streams[source.key])
 
     async def remove(self, sources: Collection[SourceKey], reason: ClosedReason) -> None:
         """Stop reading sources; returns when all that was received of them is in their closed streams."""
@@ -242,8 +244,7 @@ class Reading:
 
     def release_pending(self, expected: Collection[SourceKey]) -> None:
         """Let go of messages of engines that connected but are not to be read after all."""
-        for received in self._pending.take_others(expected):
-            self.subscriber.release(received.size)
+        self._dealing.release_pending(expected)
 
     def connected(self, source: SourceKey) -> bool:
         """Tell whether the event stream of a source is connected, as of the last second."""
@@ -256,96 +257,6 @@ class Reading:
             return False
         return time.time() - stream.counts.last_received_at > self._settings.silent_seconds
 
-    def _deal(self, portions: Sequence[Received]) -> Iterator[float]:
-        """Feed portions to their streams, and records to the publisher; yield the seconds of each."""
-        worked = time.thread_time()
-        streams = [self._stream_of(received) for received in portions]
-        scanned: Sequence[Scanned | None] = [None] * len(portions)
-        slots: Mapping[int, int] = {}
-        seconds_a_byte = 0.0
-        if self._scans and len(portions) > 1:
-            bundles = [received.messages for received in portions]
-            received_at = [received.received_at for received in portions]
-            scanned, slots = scanned_together(
-                streams, bundles, received_at, self._gathered, self._settings, self._forwarding
-            )
-            scanning = time.thread_time() - worked
-            seconds_a_byte = scanning / max(sum(received.size for received in portions), 1)
-            worked += scanning
-        for number, (received, stream) in enumerate(zip(portions, streams, strict=True)):
-            slot = slots.get(number)
-            if slot is not None and stream is not None:
-                if received.left_out:
-                    stream.counts.left_out["paused"] += received.left_out
-                self.subscriber.release(received.size)
-            elif stream is not None:
-                self._feed(stream, received, scanned[number])
-            elif received.last and not isinstance(received.source, Peer):
-                self._ended(received.source)
-            now = time.thread_time()
-            seconds = now - worked + seconds_a_byte * received.size
-            worked = now
-            if slot is not None:
-                # Its stream would take what is there, to count it.
-                self._gathered.charge(slot, seconds)
-            elif stream is not None:
-                stream.counts.seconds += seconds
-            yield seconds
-
-    def _gather(self, together: Together, waiting: Container[Key]) -> tuple[list[Received], float]:
-        """Gather what is simply the next of each source; return the rest and the seconds that this took."""
-        began = time.thread_time()
-        others, slots, sizes = gathered_together(
-            [None if source in waiting else source for source in together.sources],
-            together.bundles,
-            together.received_at,
-            self._gathered,
-            self._settings,
-            self._forwarding,
-        )
-        worked = time.thread_time()
-        seconds_a_byte = (worked - began) / together.bundles.data.size
-        self._gathered.charge(slots, sizes * seconds_a_byte)
-        done, rest = together.size, []
-        for number, scanned in others:
-            received = together.of(number)
-            done -= received.size
-            seconds = seconds_a_byte * received.messages.size
-            stream = self.streams.get(together.sources[number])
-            if scanned is None:
-                rest.append(received)
-            elif stream is not None:
-                self._feed(stream, received, scanned)
-                now = time.thread_time()
-                seconds, worked = seconds + now - worked, now
-            if stream is not None:
-                stream.counts.seconds += seconds
-        self.subscriber.release(done)
-        return rest, time.thread_time() - began
-
-    def _stream_of(self, received: Received) -> SourceStream | None:
-        """Return whose messages these are; None where they are for nobody now, or the last of a source."""
-        if not isinstance(received.source, Peer):
-            return None if received.last else self.streams[received.source]
-        source = self._follower.source_of(received.source, len(received.messages), received.received_at)
-        if source is None:
-            self.subscriber.release(received.size)
-            return None
-        stream = self.streams.get(source.key)
-        if stream is not None and stream.source.topic == source.topic:
-            return stream
-        self._pending.add(source.key, received)
-        return None
-
-    def _feed(self, stream: SourceStream, received: Received, scanned: Scanned | None = None) -> None:
-        messages = received.messages if self._scans else list(received.messages)
-        if received.messages:
-            self._publish(stream.feed_all(messages, received.received_at, scanned))
-        if received.left_out:
-            stream.counts.left_out["paused"] += received.left_out
-        self._replay_requests.send_wanted(stream)
-        self.subscriber.release(received.size)
-
     async def _warm_up(self) -> None:
         """Load what was compiled before, or compile it; until then the slow way is taken."""
         try:
@@ -353,7 +264,7 @@ class Reading:
         except Exception as error:  # whatever the compiler finds wrong with this machine
             self._telemetry.compiled_code_unavailable(f"{type(error).__name__}: {error}")
             return
-        self._scans = True
+        self._dealing.scans = True
         if receiver is not None:
             self.subscriber.receive_with(receiver)
 

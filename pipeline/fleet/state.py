@@ -337,13 +337,12 @@ class FleetState(State[ResidencyRecord, Cut]):
 
         Nothing may be applied or cut meanwhile.
         """
-        copying = self._bases.due(now, self.index.entries, self._latest)
-        max_ghosts = self._settings.max_ghosts
-        if not copying and not self.index.wants_room(max_ghosts=max_ghosts):
+        copying, most = self._bases.due(now, self.index.entries, self._latest), self._settings.max_ghosts
+        if not copying and not self.index.wants_room(max_ghosts=most):
             return None
 
         def done() -> None:
-            self.index.grow_early(max_ghosts=max_ghosts)
+            self.index.grow_early(max_ghosts=most)
             if copying:
                 self._bases.begin(now)
 

@@ -1,0 +1,153 @@
+"""From the sockets to the streams: whose messages these are, and what comes of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+
+from connectors.discovery.follow import Follower
+from connectors.normalise.forwarding import Forwarding
+from connectors.normalise.scanned import Scanned
+from connectors.order.gathered import Gathered
+from connectors.order.stream import SourceStream
+from connectors.order.together import gathered_together, scanned_together
+from connectors.receive.received import Key, PendingPeers, Received, Together
+from connectors.receive.subscriber import Subscriber
+from connectors.replay.requests import ReplayRequests
+from connectors.sources import Peer, SourceKey
+from schemas.events import EventsRecord
+from schemas.settings import Connector
+
+
+class Dealing:
+    """Gives what engines sent to the streams of their sources, and publishes what is due of these."""
+
+    def __init__(
+        self,
+        settings: Connector,
+        streams: Mapping[SourceKey, SourceStream],
+        gathered: Gathered,
+        subscriber: Subscriber,
+        follower: Follower,
+        replay_requests: ReplayRequests,
+        publish: Callable[[Iterable[EventsRecord]], None],
+        ended: Callable[[SourceKey], None],
+    ) -> None:
+        """`ended` is called after the last message of a source that the subscriber let go.
+
+        Raises KeyUnusable.
+        """
+        self._settings = settings
+        self.forwarding = Forwarding.of(settings)
+        self.scans = False
+        """Whether messages are scanned by compiled code, which has been loaded then."""
+        self._streams = streams
+        self._gathered = gathered
+        self._subscriber = subscriber
+        self._follower = follower
+        self._replay_requests = replay_requests
+        self._publish = publish
+        self._ended = ended
+        self._pending = PendingPeers()
+
+    def begun(self, stream: SourceStream) -> None:
+        """Feed a stream that is new what its engine sent before it was read."""
+        began = time.thread_time()
+        for received in self._pending.take(stream.source.key):
+            self._feed(stream, received)
+        stream.counts.seconds += time.thread_time() - began
+
+    def release_pending(self, expected: Collection[SourceKey]) -> None:
+        """Let go of messages of engines that connected but are not to be read after all."""
+        for received in self._pending.take_others(expected):
+            self._subscriber.release(received.size)
+
+    def deal(self, portions: Sequence[Received]) -> Iterator[float]:
+        """Feed portions to their streams, and records to the publisher; yield the seconds of each."""
+        worked = time.thread_time()
+        streams = [self._stream_of(received) for received in portions]
+        scanned: Sequence[Scanned | None] = [None] * len(portions)
+        slots: Mapping[int, int] = {}
+        seconds_a_byte = 0.0
+        if self.scans and len(portions) > 1:
+            bundles = [received.messages for received in portions]
+            received_at = [received.received_at for received in portions]
+            scanned, slots = scanned_together(
+                streams, bundles, received_at, self._gathered, self._settings, self.forwarding
+            )
+            scanning = time.thread_time() - worked
+            seconds_a_byte = scanning / max(sum(received.size for received in portions), 1)
+            worked += scanning
+        for number, (received, stream) in enumerate(zip(portions, streams, strict=True)):
+            slot = slots.get(number)
+            if slot is not None and stream is not None:
+                if received.left_out:
+                    stream.counts.left_out["paused"] += received.left_out
+                self._subscriber.release(received.size)
+            elif stream is not None:
+                self._feed(stream, received, scanned[number])
+            elif received.last and not isinstance(received.source, Peer):
+                self._ended(received.source)
+            now = time.thread_time()
+            seconds = now - worked + seconds_a_byte * received.size
+            worked = now
+            if slot is not None:
+                # Its stream would take what is there, to count it.
+                self._gathered.charge(slot, seconds)
+            elif stream is not None:
+                stream.counts.seconds += seconds
+            yield seconds
+
+    def gather(self, together: Together, waiting: Container[Key]) -> tuple[list[Received], float]:
+        """Gather what is simply the next of each source; return the rest and the seconds that this took."""
+        began = time.thread_time()
+        others, slots, sizes = gathered_together(
+            [None if source in waiting else source for source in together.sources],
+            together.bundles,
+            together.received_at,
+            self._gathered,
+            self._settings,
+            self.forwarding,
+        )
+        worked = time.thread_time()
+        seconds_a_byte = (worked - began) / together.bundles.data.size
+        self._gathered.charge(slots, sizes * seconds_a_byte)
+        done, rest = together.size, []
+        for number, scanned in others:
+            received = together.of(number)
+            done -= received.size
+            seconds = seconds_a_byte * received.messages.size
+            stream = self._streams.get(together.sources[number])
+            if scanned is None:
+                rest.append(received)
+            elif stream is not None:
+                self._feed(stream, received, scanned)
+                now = time.thread_time()
+                seconds, worked = seconds + now - worked, now
+            if stream is not None:
+                stream.counts.seconds += seconds
+        self._subscriber.release(done)
+        return rest, time.thread_time() - began
+
+    def _stream_of(self, received: Received) -> SourceStream | None:
+        """Return whose messages these are; None where they are for nobody now, or the last of a source."""
+        if not isinstance(received.source, Peer):
+            return None if received.last else self._streams[received.source]
+        source = self._follower.source_of(received.source, len(received.messages), received.received_at)
+        if source is None:
+            self._subscriber.release(received.size)
+            return None
+        stream = self._streams.get(source.key)
+        if stream is not None and stream.source.topic == source.topic:
+            return stream
+        self._pending.add(source.key, received)
+        return None
+
+    def _feed(self, stream: SourceStream, received: Received, scanned: Scanned | None = None) -> None:
+        messages = received.messages if self.scans else list(received.messages)
+        if received.messages:
+            self._publish(stream.feed_all(messages, received.received_at, scanned))
+        if received.left_out:
+            stream.counts.left_out["paused"] += received.left_out
+        self._replay_requests.send_wanted(stream)
+        self._subscriber.release(received.size)
