@@ -15,7 +15,7 @@ from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.panel import Panel, used_parameters
-from pipeline.dashboards.queries import TOP
+from pipeline.dashboards.queries import MOST_LANES, TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from tests.support.inputs.board_rows import migrated
 from tests.support.inputs.large_fleet import LENGTHS, LargeFleet
@@ -141,7 +141,9 @@ def stored(request: pytest.FixtureRequest, store: EmbeddedStore) -> Iterator[Sto
 
 def most_rows(asked: Asked, seconds: int) -> int:
     """Return how many rows there may be at most, as the statement and the kind of picture have it."""
-    width = -(-QUESTION.step // seconds) * seconds
+    lanes = asked.panel is not None and asked.panel.kind == "lanes"
+    # Lanes are narrow, so each of their points stands for four of other charts.
+    width = -(-QUESTION.step * (4 if lanes else 1) // seconds) * seconds
     points = LENGTH // timedelta(seconds=width) + 2
     if asked.panel is None:
         # What happened at a point of time is one row of each kind; a rule looks at each source.
@@ -160,6 +162,8 @@ def most_rows(asked: Asked, seconds: int) -> int:
             return TOP + 1
         case "heatmap":
             return points * BUCKETS
+        case "lanes":
+            return points * MOST_LANES
         case _:
             return points * (TOP + 1)
 
