@@ -91,7 +91,13 @@ def visit(chromium: Browser) -> Iterator[Open]:
     visits: list[Visit] = []
 
     def opened(origin: str, *, dark: bool = False, quiet: bool = True, zone: str | None = None) -> Visit:
-        page = chromium.new_page(viewport=SIZE, color_scheme="dark" if dark else "light", timezone_id=zone)
+        page = chromium.new_page(
+            viewport=SIZE,
+            color_scheme="dark" if dark else "light",
+            timezone_id=zone,
+            # To draw what moves while panels wait takes a browser without a GPU all of a core.
+            reduced_motion="reduce",
+        )
         visit = Visit(page, origin)
         if quiet:
             page.on(
