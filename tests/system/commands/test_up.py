@@ -42,7 +42,7 @@ def parts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClickHouse
         store = settings.clickhouse
         (tmp_path / "kvlens.toml").write_text(
             f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\n'
-            f'topic_prefix = "{name}"\ngroup = "{name}"\n'
+            f'topic_prefix = "{name}"\ngroup = "{name}"\npartitions = 3\n'
             f'[clickhouse]\nurl = "{store.url}"\ndatabase = "{store.database}"\n'
         )
         yield store

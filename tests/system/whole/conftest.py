@@ -20,7 +20,7 @@ import pytest
 import zmq
 from clickhouse_connect.driver.client import Client
 
-from connectors.kafka.topics import catalogue, topic_name
+from connectors.kafka.topics import topic_name
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
@@ -38,6 +38,8 @@ from tests.system.browser.tabs import chromium, visit
 
 __all__ = ["chromium", "visit"]
 
+PARTITIONS = 3
+"""Each has transactions of its own, which cost the broker more than what is in them."""
 FINE = ("occupancy_10s", "flow_10s", "stream_health_10s")
 TABLES = (
     *FINE,
@@ -102,7 +104,7 @@ class Pipeline:
             kafka.bootstrap_servers,
             f"{kafka.group}.replica",
             topic_name(kafka, "events"),
-            catalogue()["events"].partitions,
+            kafka.partitions,
             tell=self._tails,
         )
         worker.stop()
@@ -208,7 +210,9 @@ def _pipeline(
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     engines = {replica: EngineSockets(context, "tcp://127.0.0.1:*", None, 3) for replica in names}
     settings = Settings(
-        kafka=Kafka(bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name),
+        kafka=Kafka(
+            bootstrap_servers=broker.bootstrap_servers, topic_prefix=name, group=name, partitions=PARTITIONS
+        ),
         clickhouse=clickhouse,
         connector=Connector(metrics_port=free_port(), **{"drain_seconds": 10.0, **connector}),
         worker=Worker(
