@@ -23,12 +23,15 @@ from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS
 from tests.support.suite.night import at_night
 
 PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
-OF_EACH_KIND = {
+OF_THE_DAY = {
     panel.id: panel
-    for panel in {each.kind: each for each in PANELS.values()}.values()
-    if panel.kind not in ("answer", "findings")
+    for panel in {
+        tuple(used_parameters(id, each.sql)): each
+        for id, each in PANELS.items()
+        if each.kind not in ("answer", "findings")
+    }.values()
 }
-"""But for the two that are dear."""
+"""One for all that have the same parameters, but for the two that are dear."""
 HOSTILE = "m', 'x\\"
 START = int(HOUR.timestamp())
 
@@ -38,7 +41,7 @@ def answers(hour: Settings) -> Answers:
     return Answers(hour.clickhouse, PANEL_SECONDS)
 
 
-@pytest.mark.parametrize("chosen", [OF_EACH_KIND, *at_night([PANELS])], ids=["one of each kind", "panels"])
+@pytest.mark.parametrize("chosen", [OF_THE_DAY, *at_night([PANELS])], ids=["some", "panels"])
 @pytest.mark.parametrize("models", [("m", HOSTILE), *at_night([(), (HOSTILE,)])], ids=["one", "all", "none"])
 def test_statement_and_file_have_the_rows_of_the_panel(
     answers: Answers, store: EmbeddedStore, chosen: Mapping[str, Panel], models: Any
