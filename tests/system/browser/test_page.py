@@ -80,7 +80,6 @@ def test_a_board_shows_a_picture_in_each_panel_and_names_what_it_shows(
         # A canvas says nothing to a screen reader: a sentence, or a label, does.
         if section.locator("canvas").count():
             assert section.locator(".sr, [role=img][aria-label]").count() > 0, panel.id
-    tab.shot(f"{board.id}-light")
     for width in (400, 700, SIZE["width"]):
         assert tab.fits(width), width
 
@@ -90,6 +89,7 @@ def test_a_board_shows_a_picture_in_each_panel_and_names_what_it_shows(
 def test_a_board_is_drawn_again_in_the_dark(served: Served, visit: Open, board: Board) -> None:
     tab = visit(served.origin)
     tab.open(f"board={board.id}&{RANGE}")
+    tab.shot(f"{board.id}-light")
     tab.page.emulate_media(color_scheme="dark")
     tab.again()
     tab.shot(f"{board.id}-dark")
