@@ -26,7 +26,7 @@ from pipeline.kafka.topics import describe, require_rights
 from pipeline.verify import times
 from pipeline.verify.choices import ChoicesCheck
 from pipeline.verify.estimate import estimate
-from pipeline.verify.figures import MARGIN, NAME, Committed, FiguresCheck, decode_figure
+from pipeline.verify.figures import MARGIN, NAME, AgentsCommitted, Committed, FiguresCheck, decode_figure
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, saved_in
 from pipeline.verify.fleet.beginning.latest_values import latest_values
@@ -206,17 +206,16 @@ class Comparison:
                 await self._figures(topic, partition, committed(partition), until)
 
     async def _figures(
-        self, topic: TopicLog[Any], partition: int, committed: Committed, until: float
+        self, topic: TopicLog[Any], partition: int, committed: AgentsCommitted, until: float
     ) -> None:
         """Compare a partition; what rows lack of it is waited for, by a clock that never goes back."""
         begin, before = (await topic.extent(partition)).begin, await topic.end(partition)
         since = self.figures_since
         if since is None:
-            async for _ in topic.records(partition, begin, before):
-                since = times.moment(topic.written_at) + MARGIN
-                break
-            else:
+            written_at = await topic.first_written_at(partition, begin)
+            if written_at is None:
                 return
+            since = times.moment(written_at) + MARGIN
         rows = self.tables.figures_of_partition(partition, topic.partitions)
         check = FiguresCheck(
             await aside(lambda: list(rows)),
@@ -241,7 +240,7 @@ class Comparison:
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         check.finish()
 
-    async def _committed(self) -> Callable[[int], Committed]:
+    async def _committed(self) -> Callable[[int], AgentsCommitted]:
         """Return what shows how far the agents are whose rows a partition of figures has."""
         settings = self.settings
         async with (
@@ -250,15 +249,12 @@ class Comparison:
             opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice) as choices,
         ):
             replica, fleet, chosen = [
-                [
-                    (extent.begin, extent.committed)
-                    for extent in [await topic.extent(partition) for partition in range(topic.partitions)]
-                ]
+                [await _committed_of(topic, partition) for partition in range(topic.partitions)]
                 for topic in (events, residency, choices)
             ]
-        # Of a choice nothing says its partition here.
-        begins, ends = zip(*chosen, strict=True)
-        return lambda partition: Committed(replica[partition], fleet, (max(begins), min(ends)))
+        # Of a choice nothing says its partition here. It rests on one record.
+        of_choices = Committed(max(each.begin for each in chosen), min(each.end for each in chosen))
+        return lambda partition: AgentsCommitted(replica[partition], fleet, of_choices)
 
     async def wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
         """Wait for what the replica agent had committed when its partitions were compared."""
@@ -355,6 +351,12 @@ class Comparison:
         self.findings.records += 1
         if isinstance(record, RecordRefused):
             self.findings.set_aside[record.reason] += 1
+
+
+async def _committed_of(topic: TopicLog[Any], partition: int) -> Committed:
+    extent = await topic.extent(partition)
+    written_at = await topic.first_written_at(partition, extent.begin) if extent.begin else None
+    return Committed(extent.begin, extent.committed, times.moment(written_at or 0.0))
 
 
 def _is_degraded(rows: Iterable[ReplicaRow]) -> bool:

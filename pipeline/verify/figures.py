@@ -15,7 +15,8 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.choices import choice_key
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.keys import RowKey, key_of, named, unequal
-from pipeline.verify.replica.check import EXPIRED, TOO_NEW
+from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
+from pipeline.verify.times import EPOCH
 from schemas.choices import FIRST_WINS
 from schemas.figures import FIGURES, time_of
 from schemas.rows import CapacityCurveRow, ChoiceRow, FillsRow
@@ -48,28 +49,41 @@ def decode_figure(value: bytes | None, headers: object, key: bytes | None) -> ms
 
 
 class Committed(NamedTuple):
-    """Which offsets agents had committed before the tables were read, and the log still has: from, to before.
+    """What an agent had committed of a partition before the tables were read, as far as its log has it."""
 
-    Rows are written before anything commits. If the worker dies in between, and retention removes the records
-    that a row rests on before another one reads them, the row stays and nothing commits its figure.
+    begin: int
+    end: int
+    since: datetime = EPOCH
+    """When the first record of a log without its beginning was written."""
+
+    def why_not(self, offset: int, at: datetime) -> str | None:
+        """Return why the figure of a row of this time, that rests on this record, need not be committed."""
+        if offset >= self.end:
+            return TOO_NEW
+        return BEFORE_THE_BEGINNING if offset < self.begin or at < self.since else None
+
+
+class AgentsCommitted(NamedTuple):
+    """The same of all that a partition of figures follows from.
+
+    Rows are written before anything commits. If the worker dies in between, and retention removes records
+    that a row rests on before another one reads them, the row stays and nothing commits its figure. The
+    version tells whether the last of these records is gone, and the window whether earlier ones may be.
     """
 
-    replica: tuple[int, int]
-    """Of the partition of the events topic that has the replicas of the partition of figures."""
-    fleet: list[tuple[int, int]]
-    """Of each partition of the residency topic."""
-    choices: tuple[int, int]
-    """In all partitions of the topic of choices."""
+    replica: Committed
+    """The partition of the events topic that has the replicas of the partition of figures."""
+    fleet: list[Committed]
+    """Each partition of the residency topic."""
+    choices: Committed
+    """All partitions of the topic of choices."""
 
-    def includes(self, row: Any) -> bool:
-        """Return whether the record that a row rests on is among them, so that its figure is committed."""
+    def why_not(self, row: Any) -> str | None:
+        """Return why the figure of a row need not be committed."""
         if isinstance(row, ChoiceRow):
-            (first, end), offset = self.choices, FIRST_WINS - row.version
-        elif isinstance(row, FillsRow | CapacityCurveRow):
-            (first, end), offset = self.fleet[row.shard], row.version
-        else:
-            (first, end), offset = self.replica, row.version
-        return bool(first <= offset < end)
+            return self.choices.why_not(FIRST_WINS - row.version, row.time)
+        of = self.fleet[row.shard] if isinstance(row, FillsRow | CapacityCurveRow) else self.replica
+        return of.why_not(row.version, row.window)
 
 
 class FiguresCheck:
@@ -82,7 +96,7 @@ class FiguresCheck:
         *,
         since: datetime,
         oldest: datetime,
-        committed: Committed,
+        committed: AgentsCommitted,
         before: int,
     ) -> None:
         """`found`: rows of the tables. `since`: all rows from this time on are in the topic. `oldest`: older
@@ -110,7 +124,7 @@ class FiguresCheck:
     def lacks_some(self) -> bool:
         """Return whether a row that must be in the topic is not, or only an older one."""
         return any(
-            row.version > getattr(self._newest.get(key), "version", -1) and self._is_due(row)
+            row.version > getattr(self._newest.get(key), "version", -1) and not self._why_not_due(row)
             for key, row in self._rows.items()
         )
 
@@ -132,14 +146,14 @@ class FiguresCheck:
             findings.compared[NAME] += 1
             if columns := unequal(row, figure):
                 self._differ("differs", row, figure, columns)
-        elif not self._is_due(row):
-            findings.left_out[BEFORE_THE_TOPIC if time_of(row) < self._since else TOO_NEW] += 1
+        elif why := self._why_not_due(row):
+            findings.left_out[why] += 1
         else:
             findings.compared[NAME] += 1
             self._differ("older" if figure is not None else "missing", row, figure, ["version"])
 
-    def _is_due(self, row: Any) -> bool:
-        return time_of(row) >= self._since and self._committed.includes(row)
+    def _why_not_due(self, row: Any) -> str | None:
+        return BEFORE_THE_TOPIC if time_of(row) < self._since else self._committed.why_not(row)
 
     def _unexpected(self, figure: Any) -> None:
         if time_of(figure) < self._oldest:

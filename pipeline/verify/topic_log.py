@@ -71,6 +71,12 @@ class TopicLog(Generic[Record]):
         self._consumer.assign([topic_partition])
         return Extent(begin[topic_partition], await self._consumer.committed(topic_partition) or 0)
 
+    async def first_written_at(self, partition: int, begin: int) -> float | None:
+        """Return the log's time of the first record from an offset on; None if none can be read."""
+        async for _ in self.records(partition, begin, await self.end(partition)):
+            return self.written_at
+        return None
+
     async def end(self, partition: int) -> int:
         """Return the offset up to which committed records can be read."""
         return (await self._ends(self._consumer, [partition]))[partition]

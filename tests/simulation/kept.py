@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from pipeline.verify.figures import decode_figure
+from schemas.rows import FlowRow
 from tests.simulation.judge import records
 from tests.simulation.loop import BEGINNING
 from tests.simulation.play import Play
@@ -52,6 +54,24 @@ def _row_is_left(play: Play) -> bool:
     [engine] = play.engines
     behind = occupancy["version"] < health and occupancy["blocks"] < len(engine.resident)
     return occupancy["trust"] == "complete" and behind
+
+
+def _figure_is_left_out(play: Play) -> bool:
+    """The log has the last record of a row, and not the first of its window; no figure says the row."""
+    [events, figures] = [
+        next(log for (topic, _), log in play.simulation.broker.log.items() if name in topic)
+        for name in (".events.", ".figures.")
+    ]
+    said = [
+        decode_figure(entry.value, (), None)
+        for entry in figures.entries
+        if not (entry.marker or entry.aborted)
+    ]
+    rows = play.simulation.store.rows("flow_10s")
+    left = {(row["replica"], row["version"]) for row in rows} - {
+        (row.replica, row.version) for row in said if isinstance(row, FlowRow)
+    }
+    return any(version >= len(events.removed) > 0 for _, version in left)
 
 
 def _end_is_found(play: Play) -> bool:
@@ -98,6 +118,30 @@ KEPT = {
             ),
         ),
         _row_is_left,
+    ),
+    "rows that nobody committed, of a window of which retention took some records": Kept(
+        replace(
+            _ONE,
+            seed=9054,
+            engines=3,
+            connectors=2,
+            workers=2,
+            receivers=1,
+            capacity=4,
+            prompts=12,
+            checkpoint_seconds=5.0,
+            linger_seconds=1.6,
+            seconds=10.234,
+            actions=(
+                Action(0.045, "kill", 2, 750612),
+                Action(0.105, "kill", 3, 806922),
+                Action(0.545, "bite", 1, 588976),
+                Action(1.053, "serve", 5, 928467),
+                Action(2.291, "serve", 5, 518778),
+                Action(7.234, "retain", 0, 876407),
+            ),
+        ),
+        _figure_is_left_out,
     ),
     "a last batch that was lost when the engine had not answered three times": Kept(
         replace(

@@ -9,22 +9,30 @@ import msgspec
 import pytest
 
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.verify.figures import BEFORE_THE_TOPIC, Committed, FiguresCheck, decode_figure
+from pipeline.verify.figures import BEFORE_THE_TOPIC, AgentsCommitted, Committed, FiguresCheck, decode_figure
 from pipeline.verify.findings import Findings
-from pipeline.verify.replica.check import EXPIRED, TOO_NEW
+from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
 from schemas.choices import FIRST_WINS
-from schemas.rows import ChoiceRow, FlowRow
+from schemas.rows import CapacityCurveRow, ChoiceRow, FlowRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+LATER = NOON + timedelta(seconds=1)
 ROW = FlowRow(NOON, "m", "r", 0, "gpu", 0, 8, 128, *[0] * 8, [1, 2], "complete", NOON, 50)
 replace = msgspec.structs.replace
 CHOICE = ChoiceRow(
     NOON, "m", "r", "q", "default", "", 4, 64, 64, "r", "", False, 0.0, "complete", False, FIRST_WINS - 3
 )
+CURVE = CapacityCurveRow(NOON, "d", "m", "r", 0, 0, 1, [16], 1, "complete", 50)
 
 
 def compared(
-    rows: list[Any], figures: list[Any], *, since: datetime = NOON, oldest: datetime = NOON, before: int = 99
+    rows: list[Any],
+    figures: list[Any],
+    *,
+    since: datetime = NOON,
+    oldest: datetime = NOON,
+    before: int = 99,
+    log_since: datetime = NOON,
 ) -> Findings:
     """Of agents that had committed all before offset 100; the log begins at 10, that of choices at 0."""
     findings = Findings()
@@ -33,7 +41,11 @@ def compared(
         findings,
         since=since,
         oldest=oldest,
-        committed=Committed((10, 100), [(10, 100)], (0, 100)),
+        committed=AgentsCommitted(
+            Committed(10, 100, log_since),
+            [Committed(0, 100), Committed(10, 100, log_since)],
+            Committed(0, 100),
+        ),
         before=before,
     )
     for offset, figure in enumerate(figures):
@@ -59,6 +71,7 @@ def test_the_newest_version_of_a_key_is_the_row() -> None:
         ([ROW], [replace(ROW, version=49)], "older"),
         ([replace(ROW, version=49)], [ROW], "older"),
         ([ROW], [], "missing"),
+        ([CURVE], [], "missing"),
         ([], [ROW], "unexpected"),
         ([ROW], [ROW, replace(ROW, replica="other")], "unexpected"),
     ],
@@ -66,7 +79,7 @@ def test_the_newest_version_of_a_key_is_the_row() -> None:
 def test_each_difference_is_found(rows: list[Any], figures: list[Any], kind: str) -> None:
     findings = compared(rows, figures)
     assert [one.kind for one in findings.kept] == [kind]
-    assert findings.kept[0].key["table"] == "flow_10s"
+    assert findings.kept[0].key["table"] == [*rows, *figures][0].TABLE
 
 
 @pytest.mark.parametrize(
@@ -76,11 +89,15 @@ def test_each_difference_is_found(rows: list[Any], figures: list[Any], kind: str
         ([replace(ROW, version=100)], [], {}, TOO_NEW),
         ([replace(ROW, version=100)], [ROW], {"before": 0}, TOO_NEW),
         # Written, and its record removed before anybody committed.
-        ([replace(ROW, version=9)], [], {}, TOO_NEW),
+        ([replace(ROW, version=9)], [], {}, BEFORE_THE_BEGINNING),
+        # Its last record is there, and earlier ones of its window may have been removed.
+        ([ROW], [], {"log_since": LATER}, BEFORE_THE_BEGINNING),
+        ([ROW], [replace(ROW, version=40)], {"log_since": LATER}, BEFORE_THE_BEGINNING),
+        ([CURVE], [], {"log_since": LATER}, BEFORE_THE_BEGINNING),
         # Committed after the tables were read.
         ([ROW], [ROW, replace(ROW, version=60)], {"before": 1}, TOO_NEW),
-        ([ROW], [], {"since": NOON + timedelta(seconds=1)}, BEFORE_THE_TOPIC),
-        ([], [ROW], {"oldest": NOON + timedelta(seconds=1)}, EXPIRED),
+        ([ROW], [], {"since": LATER}, BEFORE_THE_TOPIC),
+        ([], [ROW], {"oldest": LATER}, EXPIRED),
     ],
 )
 def test_what_cannot_be_compared_is_left_out(
@@ -89,6 +106,11 @@ def test_what_cannot_be_compared_is_left_out(
     findings = compared(rows, figures, **more)
     assert findings.equal
     assert findings.left_out == {why: 1}
+
+
+@pytest.mark.parametrize("figures", [[], [replace(CURVE, needed_hist=[17])]])
+def test_what_the_log_has_is_compared_though_another_shard_has_lost_its_beginning(figures: list[Any]) -> None:
+    assert not compared([replace(CURVE, shard=0)], figures, log_since=LATER).equal
 
 
 def test_of_a_request_posted_again_the_first_record_counts_as_in_the_table() -> None:
