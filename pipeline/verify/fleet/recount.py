@@ -113,7 +113,7 @@ class FleetRecount:
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._waiting = Waiting(settings.order_seconds, settings.max_waiting)
         self._most_waiting = settings.max_waiting
-        self._undecided = Undecided()
+        self._undecided = Undecided(beginning.undecided)
         self._blocks = Blocks()
         self._transfers = Transfers()
         self._losses = Losses(self._blocks, settings.horizon_seconds, settings.max_ghosts)

@@ -8,6 +8,7 @@ import msgspec
 
 from pipeline.verify.fleet.changes import SourceId
 from pipeline.verify.fleet.parsed import columns_of
+from schemas.fleet_checkpoints import FleetUndecided
 from schemas.residency import ResidencyRecord, SourceChanges
 
 LONGEST = 15.0
@@ -17,9 +18,10 @@ LONGEST = 15.0
 class Undecided:
     """What waits, of all sources in the order of the log."""
 
-    def __init__(self) -> None:
-        self._waiting: list[SourceChanges] = []
-        self._given_up: set[SourceId] = set()
+    def __init__(self, before: FleetUndecided) -> None:
+        """`before`: where the log begins."""
+        self._waiting = [*before.changes]
+        self._given_up = {*before.given_up}
 
     @property
     def count(self) -> int:
@@ -54,7 +56,11 @@ class Undecided:
     def give_up(self, record: ResidencyRecord, until: float, most: int) -> list[ResidencyRecord]:
         """Return what nobody decided on in time for what counts until then; all if more than `most` wait."""
         every = self.count > most
-        names = {_name(said) for said in self._waiting if every or min(_times(said)) < until - LONGEST}
+        names = {
+            _name(said)
+            for said in self._waiting
+            if every or min(_times(said), default=math.inf) < until - LONGEST
+        }
         self._given_up |= names
         return [_with(record, [said]) for name in names for said in self._take(name, None)]
 

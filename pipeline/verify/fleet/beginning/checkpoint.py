@@ -80,6 +80,8 @@ class Saved:
     held: Pools = field(default_factory=dict)
     chains: dict[tuple[Space, int], Chain] = field(default_factory=dict)
     """Of blocks that are held or remembered, where they are known."""
+    undecided: FleetUndecided = field(default_factory=FleetUndecided)
+    """Changes that wait until it is known whether their source receives KV; `held` is as behind them."""
 
 
 def saved_in(latest: Mapping[bytes, bytes], shard: int, shards: int) -> Saved | None:
@@ -165,7 +167,8 @@ class _Reader:
         """Take in changes of which it is not known whether their source receives KV, as if it did not."""
         if "undecided" not in self._tables:
             return
-        for said in msgspec.msgpack.decode(self._tables["undecided"][0], type=FleetUndecided).changes:
+        saved.undecided = msgspec.msgpack.decode(self._tables["undecided"][0], type=FleetUndecided)
+        for said in saved.undecided.changes:
             for part in said.changes:
                 space = Space(said.hash_domain, said.model, part.group_idx)
                 held = saved.held.setdefault(Pool((said.replica, said.dp_rank), space, part.medium), {})

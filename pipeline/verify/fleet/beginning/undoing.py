@@ -15,7 +15,8 @@ from pipeline.verify.fleet.beginning.checkpoint import HeldBlock, Pool, Pools, S
 from pipeline.verify.fleet.changes import Space, removals_announced
 from pipeline.verify.fleet.parsed import Chain, columns_of, counting
 from pipeline.verify.times import WINDOW
-from schemas.residency import FILLS, ResidencyRecord
+from schemas.fleet_checkpoints import FleetUndecided
+from schemas.residency import FILLS, ResidencyRecord, SourceChanges
 
 AT_ONCE = 1000
 """Offsets that are read forward, to be undone backward."""
@@ -46,6 +47,8 @@ class Beginning:
     """Latest event time in the checkpoint."""
     chains: Mapping[tuple[Space, int], Chain] = field(default_factory=dict)
     """Of the checkpoint."""
+    undecided: FleetUndecided = field(default_factory=FleetUndecided)
+    """What waits there until its source says whether it receives KV, and is not in `held`."""
 
     @property
     def whole(self) -> bool:
@@ -67,6 +70,9 @@ class Undoing:
         """Changes to what was not as they leave it."""
         self._decided: dict[tuple[str, int, int], bool] = {}
         """Whether sessions of sources receive KV, as the entry behind says."""
+        undecided = saved.undecided if saved is not None else FleetUndecided()
+        self._waiting = [*undecided.changes]
+        self._given_up = {*undecided.given_up}
 
     def undo(self, record: ResidencyRecord) -> None:
         """Undo a record; the ones behind it are undone."""
@@ -75,23 +81,31 @@ class Undoing:
             receives = self._decided.get(of, False) if said.undecided else said.receives
             if not said.undecided:
                 self._decided[of] = receives
-            for pool in reversed(said.changes):
-                space = Space(said.hash_domain, said.model, pool.group_idx)
-                where = Pool((said.replica, said.dp_rank), space, pool.medium)
-                held = self.held.setdefault(where, {})
-                announced = removals_announced(pool)
-                columns = columns_of(pool)
-                self.changes += sum(1 for _ in counting(columns))
-                self.latest = max([self.latest, *columns.times])
-                of_blocks = zip(
-                    reversed(columns.hashes), reversed(columns.kinds), reversed(columns.sizes), strict=True
-                )
-                for block, kind, size in of_blocks:
-                    if kind in FILLS:
-                        self.contradictions += held.pop(block, None) is None
-                    else:
-                        self.contradictions += block in held
-                        held[block] = HeldBlock(announced, receives, size)
+                self._given_up.discard(of[:2])
+            elif said in self._waiting:
+                self._waiting.remove(said)
+            self.changes += self._undo(said, receives=receives)
+            self.latest = max([self.latest, *(at for pool in said.changes for at in columns_of(pool).times)])
+
+    def _undo(self, said: SourceChanges, *, receives: bool) -> int:
+        """Undo what a source said; return how many changes count."""
+        changes = 0
+        for pool in reversed(said.changes):
+            space = Space(said.hash_domain, said.model, pool.group_idx)
+            held = self.held.setdefault(Pool((said.replica, said.dp_rank), space, pool.medium), {})
+            announced = removals_announced(pool)
+            columns = columns_of(pool)
+            changes += sum(1 for _ in counting(columns))
+            of_blocks = zip(
+                reversed(columns.hashes), reversed(columns.kinds), reversed(columns.sizes), strict=True
+            )
+            for block, kind, size in of_blocks:
+                if kind in FILLS:
+                    self.contradictions += held.pop(block, None) is None
+                else:
+                    self.contradictions += block in held
+                    held[block] = HeldBlock(announced, receives, size)
+        return changes
 
     def beginning(self, saved: Saved | None, *, written_at: float | None, ahead: float) -> Beginning:
         """Return what is known of the beginning, where all is undone that is in the checkpoint.
@@ -107,10 +121,13 @@ class Undoing:
         if saved.followed == self.changes:
             # All that the agent ever applied is in the log: it began with nothing.
             return Beginning()
+        for said in reversed(self._waiting):
+            self._undo(said, receives=False)
         if self.contradictions:
             raise BeginningUnknown(CONTRADICTED)
         since = saved.clock
         if written_at is not None and self.latest >= saved.clock:
             # A life that ends does so at the end of a window.
             since = min(written_at + 2 * ahead + WINDOW, saved.clock)
-        return Beginning(since, self.held, saved.next_offset, saved.clock, saved.chains)
+        undecided = FleetUndecided([*self._given_up], self._waiting)
+        return Beginning(since, self.held, saved.next_offset, saved.clock, saved.chains, undecided)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,12 +19,13 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, Saved, hash_of, saved_in
 from pipeline.verify.fleet.beginning.undoing import CONTRADICTED, Beginning, BeginningUnknown, Undoing
 from pipeline.verify.fleet.check import ShardCheck, Written
+from pipeline.verify.fleet.parsed import columns_of
 from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import key_of
 from schemas.events import Batch, EventsRecord
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead
-from schemas.residency import ResidencyRecord
-from schemas.rows import FillsRow, HashGroupRow
+from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import LONG_AGO, rows_of
 from tests.support.inputs.fleet_walks import walked
@@ -70,11 +72,15 @@ def undone(records: list[ResidencyRecord], begin: int, saved_at: int, *, fleet: 
     undoing = Undoing(saved)
     for record in reversed(records[begin:saved_at]):
         undoing.undo(record)
-    # In a walk nobody knows when a record was written; the clock of then bounds what came before.
-    recount = FleetRecount(fleet)
-    for number, record in enumerate(records[:begin]):
-        recount.apply(2 * number, record)
-    return Undone(saved, undoing, undoing.beginning(saved, written_at=recount._clock, ahead=0.0))
+    # In a walk nobody knows when a record was written; the latest time of then bounds what came before.
+    latest = max(
+        at
+        for record in records[:begin]
+        for said in record.sources
+        for pool in said.changes
+        for at in columns_of(pool).times
+    )
+    return Undone(saved, undoing, undoing.beginning(saved, written_at=latest, ahead=0.0))
 
 
 def compared(
@@ -137,6 +143,44 @@ def test_what_was_held_is_what_the_recount_of_all_holds_there(seed: int) -> None
         for key, of in later.owners.redundancy.items()
         if of.physical_tokens
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("saved_at", [2, 4], ids=["saved there", "saved later"])
+@pytest.mark.parametrize("receives", [True, False])
+def test_the_log_decides_on_what_was_undecided_where_it_begins(receives: bool, saved_at: int) -> None:
+    def filled(replica: str, at: float, *blocks: int, **said: bool) -> SourceChanges:
+        count = len(blocks)
+        hashes, times_of = struct.pack(f">{count}Q", *blocks), struct.pack(f"<{count}d", *[at] * count)
+        sizes, kinds = struct.pack(f"<{count}I", *[16] * count), bytes([FILLED]) * count
+        part = ResidencyChanges("gpu", 0, hashes, kinds, times_of, sizes, ends=hashes)
+        return SourceChanges(replica, "m", "d", 0, 1, "complete", [part], **said)
+
+    def record(read_to: float, *sources: SourceChanges) -> ResidencyRecord:
+        return ResidencyRecord(0, 0, 0, [*sources], 1, read_to, 0.0 if sources else None)
+
+    at = 1_000.0
+    decision = SourceChanges("d", "m", "d", 0, 1, "complete", [], receives)
+    records = [
+        record(at, filled("p", at, 1, 2, 3)),
+        record(at + 1.0, filled("d", at + 1.0, 1, 2, undecided=True)),
+        record(at + 5.0, filled("p", at + 5.0, 4)),
+        record(at + 6.0, decision),
+        record(at + 100.0, filled("p", at + 100.0, 5)),
+        record(at + 200.0, filled("p", at + 200.0, 6)),
+    ]
+    rows = rows_of(records, FLEET)
+    received = max(row.received_tokens for row in rows if isinstance(row, RedundancyRow))
+    assert received == (32 if receives else 0)
+    saved = saved_in(saved_after(records[:saved_at]), 0, SHARDS)
+    assert saved is not None
+    undoing = Undoing(saved)
+    for one in reversed(records[2:saved_at]):
+        undoing.undo(one)
+    beginning = undoing.beginning(saved, written_at=at + 1.0, ahead=0.0)
+    assert [said.replica for said in beginning.undecided.changes] == ["d"] * (saved_at == 2)
+    findings = compared(records, rows, 2, beginning)
+    assert findings.equal, findings.kept
+    assert findings.compared["redundancy_10s"]
 
 
 @pytest.mark.parametrize("table", first_by_day(["fills_10s", "redundancy_10s", "hot_prefixes_10s"]))
