@@ -6,16 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pipeline.verify import times
-from pipeline.verify.replica import limits
-from pipeline.verify.replica.contents import contents_of, named_on_gpu
-from pipeline.verify.replica.copies import Copies, Held
+from pipeline.verify.replica.copies import Held
 from pipeline.verify.replica.engine_says import room_told
-from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.holdings import Holdings
 from pipeline.verify.replica.life import Life
-from pipeline.verify.replica.objects import ObjectsRecount
 from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
 from pipeline.verify.replica.trust import SourceTrust
-from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import (
     OWNED,
     Accessed,
@@ -33,21 +29,12 @@ from schemas.events import (
     Stored,
     Undecodable,
     is_cleared,
-    is_kept_once,
-    is_store_only,
 )
-from schemas.hashes import HASH_BYTES, unpack_hashes
+from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
 
-POOLS_THAT_MAY_REPEAT = 1
-MOST_LEFT = 0.5
-"""Of `worker.max_blocks`: more blocks that outlived a life are not carried on."""
 MOST_MISSING = 2**62
 """Batches of one window that count as missing."""
-SOON = 4.0
-"""Seconds since the block before came, at most, where decoding completes the next one."""
-MOST_DECODED = 128
-"""Tokens of a block that decoding may complete so soon."""
 LAST_MOMENT = 1e-3
 """Seconds before the end of a window at which what ends with it counts."""
 
@@ -79,9 +66,10 @@ class SourceRecount:
         self.role = ""
         self.version = 0
         """Offset of the last record that changed a row."""
-        self.pools: dict[tuple[str, int], Copies | TwoSizes] = {}
-        """What is held, by (medium, group); a pool is never removed."""
-        self.objects = ObjectsRecount(worker.max_itemised_blocks, worker.max_pool_sizes)
+        self._holdings = Holdings(worker)
+        self.pools = self._holdings.pools
+        """What is held, by (medium, group)."""
+        self.objects = self._holdings.objects
         self.trust = SourceTrust()
         self.capacity_blocks = 0
         """What any life of the engine said last."""
@@ -94,8 +82,6 @@ class SourceRecount:
         self.drift_since: int | None = None
         self.clock_offset = 0.0
         """Event time minus time of receipt of the last live batch."""
-        self._on_gpu_before: dict[tuple[int, int], int] = {}
-        """When the batch began: content hashes on the GPU of what comes to other media, by group and hash."""
         self._past: dict[PoolOfLife, ResidencySums] = {}
         """Of lives that are over."""
         self.disconnected_from: int | None = None
@@ -173,7 +159,7 @@ class SourceRecount:
     def forgotten(self, offset: int) -> None:
         """End what nobody was heard of for too long, unless its end was seen."""
         unseen = self.life.closed_at is None
-        if unseen or self._what_outlived():
+        if unseen or self._holdings.outliving():
             self._new_version(offset)
             if unseen:
                 self.life.ended_unseen("forgotten")
@@ -188,16 +174,10 @@ class SourceRecount:
             if self.life.closed_at is None:
                 self.life.ended_unseen("superseded")
             self.on_life_over()
-            left = sum(
-                len(pool.blocks)
-                for (medium, _), pool in self.pools.items()
-                if isinstance(pool, Copies) and is_kept_once(medium)
-            )
-            too_many = left > self.worker.max_blocks * MOST_LEFT
-            self._lose(outliving=too_many or record.hash_domain != self.life.hash_domain)
+            another_domain = record.hash_domain != self.life.hash_domain
+            self._lose(outliving=another_domain or self._holdings.too_many_outlive())
             self._past = self.residency_sums()
-            for pool in self.pools.values():
-                pool.life_began()
+            self._holdings.life_began()
         self.life = Life(
             record.incarnation,
             self._time_of(record.batches[0]) if record.batches else 0.0,
@@ -205,7 +185,7 @@ class SourceRecount:
             record.hash_domain,
             record.tenant,
         )
-        self.trust.life_began(self.life.opened_at, self._what_outlived() if another else None)
+        self.trust.life_began(self.life.opened_at, self._holdings.outliving() if another else None)
 
     def _time_of(self, batch: Batch) -> float:
         """Return the event time of a batch, or when a notice was given."""
@@ -214,18 +194,7 @@ class SourceRecount:
     def _lose(self, *, outliving: bool, the_rest: bool = True) -> None:
         """Clear pools at the end of the window: those of media that outlive the engine, and the rest."""
         at = self.life.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
-        for (medium, _), pool in self.pools.items():
-            if outliving if is_kept_once(medium) else the_rest:
-                pool.clear(at)
-                self.objects.cleared(medium)
-
-    def _what_outlived(self) -> set[str]:
-        """Return the media that outlive engines and hold something."""
-        return {
-            medium
-            for (medium, _), pool in self.pools.items()
-            if isinstance(pool, Copies) and is_kept_once(medium) and pool.blocks
-        }
+        self._holdings.lose(at, outliving=outliving, the_rest=the_rest)
 
     # Batches
 
@@ -250,17 +219,13 @@ class SourceRecount:
             self.clock_offset = at - batch.received_at
             self.disconnected_from = self.reported_to = None
             self.health.lag_seconds = max(self.health.lag_seconds, batch.received_at - batch.ts)
-        self._on_gpu_before = named_on_gpu(batch.events, self.pools)
-        stores = not limits.no_room_for_stores(batch.events, self.pools, self.worker)
+        stores = self._holdings.batch_began(batch.events)
         for event in batch.events:
             if stores or not isinstance(event, Stored):
                 self._event(event, at)
             else:
                 self._undecodable(1, at)
-        for pool in self.pools.values():
-            if isinstance(pool, TwoSizes):
-                pool.batch_ended()
-        if limits.shed(self.pools, self.worker):
+        if self._holdings.batch_ended():
             self.trust.degraded(at)
 
     def _lost(self, batches: int) -> None:
@@ -276,35 +241,23 @@ class SourceRecount:
             self.on_windows_empty(self.window + 1, window)
             self.health = Health()
             self.trust.window_began()
-            self.objects.window_began()
-            for pool in self.pools.values():
-                pool.flow = Flow()
-                if isinstance(pool, TwoSizes):
-                    pool.window_began(times.end_of(window - 1))
+            self._holdings.window_began(window)
         if self.window is None or window > self.window:
             self.window = window
 
     def _event(self, event: Event, at: float) -> None:
-        if isinstance(event, (Stored, Removed)) and self._left_out(event):
+        if isinstance(event, (Stored, Removed)) and self._holdings.left_out(event):
             self._undecodable(1, at)
         elif isinstance(event, Stored):
-            self._stored(event, at)
-            self.objects.stored(event, at)
+            self._holdings.stored(event, at, self.life)
         elif isinstance(event, Removed):
-            where = (event.medium, event.group_idx)
-            if where not in self.pools:
-                self.pools[where] = Copies(store_only=is_store_only(event))
-            pool = self.pools[where]
-            unknown = pool.flow.unknown_removed_blocks
-            pool.remove(unpack_hashes(event.hashes), at)
-            if pool.flow.unknown_removed_blocks > unknown:
+            if self._holdings.removed(event, at):
                 self._contradicted(event.medium)
-            self.objects.removed(*where, event.hashes)
         elif isinstance(event, Cleared):
             self._cleared(event, at)
         elif isinstance(event, Undecodable):
             named = event.medium
-            if named is not None and not self._room_for_medium(named):
+            if named is not None and not self._holdings.room_for_medium(named):
                 named = None
             self._undecodable(event.count, at, named)
         elif isinstance(event, Accessed):
@@ -319,17 +272,13 @@ class SourceRecount:
         scope = event.medium
         if scope is None:
             scope = "" if self.life.clears_all or self.worker.clear_scope == "all" else "gpu"
-        elif scope and not scope.endswith(OWNED) and not self._room_for_medium(scope):
+        elif scope and not scope.endswith(OWNED) and not self._holdings.room_for_medium(scope):
             self._undecodable(1, at)
             return
         cleared = {medium for medium in self.media() if is_cleared(medium, scope)}
         if scope and not scope.endswith(OWNED):
             cleared.add(scope)
-        for (medium, group), pool in self.pools.items():
-            if medium in cleared and event.group_idx in (None, group):
-                pool.clear(at)
-        for medium in cleared:
-            self.objects.cleared(medium, event.group_idx)
+        self._holdings.cleared(cleared, event.group_idx, at)
         if event.group_idx is None and not {"no_identity", "no_sequence"} & {*self.life.remarks}:
             if scope:
                 for medium in cleared:
@@ -343,64 +292,6 @@ class SourceRecount:
         if known.trust == "complete" and self.window is not None and not self.life.one_copy:
             self.trust.degraded(max(times.end_of(self.window - 1), known.at), medium)
             self.life.remarked("contradiction")
-
-    def _room_for_medium(self, medium: str) -> bool:
-        """Tell whether a medium that an event names is known, or becomes so, by its group 0."""
-        if medium not in self.media():
-            first = Removed(b"", medium)
-            if limits.no_room_for(first, self.pools, self.worker):
-                return False
-            self.pools[medium, 0] = Copies(store_only=is_store_only(first))
-        return True
-
-    def _left_out(self, event: Stored | Removed) -> bool:
-        return bool(len(event.hashes) % HASH_BYTES) or limits.no_room_for(event, self.pools, self.worker)
-
-    def _stored(self, event: Stored, at: float) -> None:
-        where = (event.medium, event.group_idx)
-        hashes = unpack_hashes(event.hashes)
-        parent = None if event.parent is None else unpack_hashes(event.parent)[0]
-        if where not in self.pools:
-            self.pools[where] = Copies(store_only=is_store_only(event))
-        pool = self.pools[where]
-        if isinstance(pool, Copies) and not pool.sizes:
-            pool.store_only = is_store_only(event)
-        one_copy = self.life.one_copy or pool.store_only or is_kept_once(event.medium)
-        if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
-            sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
-            if sizes is not None:
-                pool = self.pools[where] = TwoSizes(pool, *sizes, age=self.worker.fine_block_age_seconds)
-        if isinstance(pool, TwoSizes):
-            pool.store(hashes, event.block_size, parent, at)
-        else:
-            may_repeat = (
-                parent is None
-                and self.worker.reannounced == "auto"
-                and self.life.may_reannounce is True
-                and len(self.pools) <= POOLS_THAT_MAY_REPEAT
-                and "contradiction" not in self.life.remarks
-            )
-            others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
-            pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
-            contents = contents_of(event, self.pools, self._on_gpu_before)
-            pool.store(
-                hashes,
-                event.block_size,
-                at,
-                contents,
-                may_repeat=may_repeat,
-                one_copy=one_copy,
-                generated=self._is_generated(pool, event, at),
-            )
-
-    def _is_generated(self, pool: Copies, event: Stored, at: float) -> bool:
-        """Return whether decoding completed a block: it came alone, soon after the one before it."""
-        if self.life.engine != "vllm" or event.medium != "gpu" or event.block_size > MOST_DECODED:
-            return False
-        if len(event.hashes) != HASH_BYTES or event.parent is None:
-            return False
-        parent = unpack_hashes(event.parent)[0]
-        return parent != 0 and parent in pool.blocks and at - pool.blocks[parent].since <= SOON
 
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         self.health.undecodable_events += count
@@ -426,7 +317,7 @@ class SourceRecount:
             self._undecodable(event.count, self.life.known_until(batch.ts))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
-                self.capacity_blocks = room_told(event, self._on_gpu(0.0)) or self.capacity_blocks
+                self.capacity_blocks = room_told(event, self._holdings.on_gpu(0.0)) or self.capacity_blocks
             self.life.says.heard(event)
             if event.cpu_capacity_tokens is not None:
                 self.cpu_capacity_tokens = event.cpu_capacity_tokens
@@ -471,28 +362,21 @@ class SourceRecount:
 
     def media(self) -> set[str]:
         """Return the media on which something ever was stored or removed."""
-        return {medium for medium, _ in self.pools}
+        return self._holdings.media()
 
     def held(self, at: float) -> list[tuple[str, int, Held]]:
         """Return (medium, group, held) for every pool and size, as of event time `at`."""
-        return [(*where, held) for where, pool in self.pools.items() for held in pool.held(at)]
-
-    def _on_gpu(self, at: float) -> list[tuple[int, Held]]:
-        return [(group, held) for medium, group, held in self.held(at) if medium == "gpu"]
+        return self._holdings.held(at)
 
     def residency_sums(self) -> dict[PoolOfLife, ResidencySums]:
         """Return what the residency topic has to say of all lives."""
-        present = {
-            PoolOfLife(
-                self.replica, self.dp_rank, self.life.incarnation, self.life.hash_domain, *where
-            ): pool.residency_sums()
-            for where, pool in self.pools.items()
-        }
+        life = (self.replica, self.dp_rank, self.life.incarnation, self.life.hash_domain)
+        present = {PoolOfLife(*life, *of): sums for of, sums in self._holdings.residency_sums().items()}
         return {**self._past, **present}
 
     def drift_blocks(self, at: float) -> int:
         """Return how many blocks more are held on the GPU than there are, at least."""
-        return self.life.says.too_many(self._on_gpu(at))
+        return self.life.says.too_many(self._holdings.on_gpu(at))
 
     def drift_began(self, window: int, too_many: int) -> int | None:
         """Return the first of the windows in a row that end with drift, if `window` does with so many."""

@@ -1,0 +1,193 @@
+"""What a source holds: the pools of its media and groups, and its objects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from pipeline.verify import times
+from pipeline.verify.replica import limits
+from pipeline.verify.replica.contents import Named, contents_of, named_on_gpu
+from pipeline.verify.replica.copies import Copies, Held
+from pipeline.verify.replica.flow import Flow
+from pipeline.verify.replica.life import Life
+from pipeline.verify.replica.objects import ObjectsRecount
+from pipeline.verify.replica.residency_sums import ResidencySums
+from pipeline.verify.replica.two_sizes import TwoSizes
+from schemas.events import Event, Removed, Stored, is_kept_once, is_store_only
+from schemas.hashes import HASH_BYTES, unpack_hashes
+from schemas.settings import Worker
+
+POOLS_THAT_MAY_REPEAT = 1
+MOST_LEFT = 0.5
+"""Of `worker.max_blocks`: more blocks that outlived a life are not carried on."""
+SOON = 4.0
+"""Seconds since the block before came, at most, where decoding completes the next one."""
+MOST_DECODED = 128
+"""Tokens of a block that decoding may complete so soon."""
+
+
+class Holdings:
+    """All pools of a source, across its lives."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.pools: dict[tuple[str, int], Copies | TwoSizes] = {}
+        """By (medium, group); a pool is never removed."""
+        self.objects = ObjectsRecount(worker.max_itemised_blocks, worker.max_pool_sizes)
+        self._worker = worker
+        self._on_gpu_before: Named = {}
+        """When the batch began: content hashes on the GPU of what comes to other media."""
+
+    # What is held
+
+    def media(self) -> set[str]:
+        """Return the media on which something ever was stored or removed."""
+        return {medium for medium, _ in self.pools}
+
+    def held(self, at: float) -> list[tuple[str, int, Held]]:
+        """Return (medium, group, held) for every pool and size, as of event time `at`."""
+        return [(*where, held) for where, pool in self.pools.items() for held in pool.held(at)]
+
+    def on_gpu(self, at: float) -> list[tuple[int, Held]]:
+        """Return the same of the GPU, by group."""
+        return [(group, held) for medium, group, held in self.held(at) if medium == "gpu"]
+
+    def residency_sums(self) -> dict[tuple[str, int], ResidencySums]:
+        """Return what the residency topic has to say of the present life."""
+        return {where: pool.residency_sums() for where, pool in self.pools.items()}
+
+    # What may come
+
+    def room_for_medium(self, medium: str) -> bool:
+        """Tell whether a medium that an event names is known, or becomes so, by its group 0."""
+        if medium not in self.media():
+            first = Removed(b"", medium)
+            if limits.no_room_for(first, self.pools, self._worker):
+                return False
+            self._pool_of(first)
+        return True
+
+    def left_out(self, event: Stored | Removed) -> bool:
+        """Return whether an event cannot count."""
+        return bool(len(event.hashes) % HASH_BYTES) or limits.no_room_for(event, self.pools, self._worker)
+
+    # What comes and goes
+
+    def window_began(self, window: int) -> None:
+        """Begin to count what comes and goes anew."""
+        self.objects.window_began()
+        for pool in self.pools.values():
+            pool.flow = Flow()
+            if isinstance(pool, TwoSizes):
+                pool.window_began(times.end_of(window - 1))
+
+    def batch_began(self, events: Sequence[Event]) -> bool:
+        """Note how things stand before a batch; return whether there is room for its stores."""
+        self._on_gpu_before = named_on_gpu(events, self.pools)
+        return not limits.no_room_for_stores(events, self.pools, self._worker)
+
+    def batch_ended(self) -> bool:
+        """Do what is done once a batch; return whether anything was dropped because it is too much."""
+        for pool in self.pools.values():
+            if isinstance(pool, TwoSizes):
+                pool.batch_ended()
+        return limits.shed(self.pools, self._worker)
+
+    def stored(self, event: Stored, at: float, life: Life) -> None:
+        """Count a store."""
+        hashes = unpack_hashes(event.hashes)
+        parent = None if event.parent is None else unpack_hashes(event.parent)[0]
+        pool = self._pool_of(event)
+        if isinstance(pool, Copies) and not pool.sizes:
+            pool.store_only = is_store_only(event)
+        one_copy = life.one_copy or pool.store_only or is_kept_once(event.medium)
+        if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
+            sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
+            if sizes is not None:
+                pool = TwoSizes(pool, *sizes, age=self._worker.fine_block_age_seconds)
+                self.pools[event.medium, event.group_idx] = pool
+        if isinstance(pool, TwoSizes):
+            pool.store(hashes, event.block_size, parent, at)
+        else:
+            others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
+            pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
+            contents = contents_of(event, self.pools, self._on_gpu_before)
+            pool.store(
+                hashes,
+                event.block_size,
+                at,
+                contents,
+                may_repeat=parent is None and self._may_repeat(life),
+                one_copy=one_copy,
+                generated=life.engine == "vllm" and _is_generated(pool, event, at),
+            )
+        self.objects.stored(event, at)
+
+    def removed(self, event: Removed, at: float) -> bool:
+        """Take a copy of each block away; return whether some were not there."""
+        pool = self._pool_of(event)
+        unknown = pool.flow.unknown_removed_blocks
+        pool.remove(unpack_hashes(event.hashes), at)
+        self.objects.removed(event.medium, event.group_idx, event.hashes)
+        return pool.flow.unknown_removed_blocks > unknown
+
+    def cleared(self, media: Collection[str], group_idx: int | None, at: float) -> None:
+        """Clear a group of some media, or all (None)."""
+        for (medium, group), pool in self.pools.items():
+            if medium in media and group_idx in (None, group):
+                pool.clear(at)
+        for medium in media:
+            self.objects.cleared(medium, group_idx)
+
+    def _pool_of(self, event: Stored | Removed) -> Copies | TwoSizes:
+        where = (event.medium, event.group_idx)
+        if where not in self.pools:
+            self.pools[where] = Copies(store_only=is_store_only(event))
+        return self.pools[where]
+
+    def _may_repeat(self, life: Life) -> bool:
+        """Return whether the store of a first block may be a repetition."""
+        return (
+            self._worker.reannounced == "auto"
+            and life.may_reannounce is True
+            and len(self.pools) <= POOLS_THAT_MAY_REPEAT
+            and "contradiction" not in life.remarks
+        )
+
+    # Lives
+
+    def outliving(self) -> set[str]:
+        """Return the media that outlive engines and hold something."""
+        return {medium for medium, pool in self._kept_once() if pool.blocks}
+
+    def too_many_outlive(self) -> bool:
+        """Return whether what outlives the engine is too much to carry on."""
+        return sum(len(pool.blocks) for _, pool in self._kept_once()) > self._worker.max_blocks * MOST_LEFT
+
+    def lose(self, at: float, *, outliving: bool, the_rest: bool = True) -> None:
+        """Clear pools: those of media that outlive the engine, and the rest."""
+        for (medium, _), pool in self.pools.items():
+            if outliving if is_kept_once(medium) else the_rest:
+                pool.clear(at)
+                self.objects.cleared(medium)
+
+    def life_began(self) -> None:
+        """Begin with no changes."""
+        for pool in self.pools.values():
+            pool.life_began()
+
+    def _kept_once(self) -> list[tuple[str, Copies]]:
+        return [
+            (medium, pool)
+            for (medium, _), pool in self.pools.items()
+            if isinstance(pool, Copies) and is_kept_once(medium)
+        ]
+
+
+def _is_generated(pool: Copies, event: Stored, at: float) -> bool:
+    """Return whether decoding completed a block: it came alone, soon after the one before it."""
+    if event.medium != "gpu" or event.block_size > MOST_DECODED:
+        return False
+    if len(event.hashes) != HASH_BYTES or event.parent is None:
+        return False
+    parent = unpack_hashes(event.parent)[0]
+    return parent != 0 and parent in pool.blocks and at - pool.blocks[parent].since <= SOON
