@@ -119,7 +119,7 @@ class _ThrownAway:
         check = self._sources.get(name)
         if check is None:
             check = self._sources[name] = SourceCheck(
-                *name,
+                name,
                 self._settings.worker,
                 (),
                 Findings(),

@@ -18,6 +18,7 @@ from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.replica import expected
 from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums, joined
+from pipeline.verify.replica.silence import SourceId
 from pipeline.verify.replica.source import SourceRecount
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import EngineCounters, EventsRecord, Opened, is_kept_once
@@ -40,8 +41,7 @@ class SourceCheck:
 
     def __init__(
         self,
-        replica: str,
-        dp_rank: int,
+        source: SourceId,
         worker: Worker,
         found: Iterable[ReplicaRow],
         findings: Findings,
@@ -53,7 +53,7 @@ class SourceCheck:
         """`found`: its rows. `committed`: the worker has written what follows from records before this
         offset. `whole`: the log has the beginning. `oldest`: rows before may be gone."""
         self._worker = worker
-        self.recount = SourceRecount(replica, dp_rank, worker)
+        self.recount = SourceRecount(*source, worker)
         self._findings = findings
         self._committed = committed
         self._oldest = oldest

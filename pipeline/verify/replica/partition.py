@@ -77,7 +77,7 @@ class PartitionCheck:
     def _check_of(self, source: SourceId) -> SourceCheck:
         if source not in self._checks:
             self._checks[source] = SourceCheck(
-                *source,
+                source,
                 self._worker,
                 self._found.pop(source, ()),
                 self._findings,

@@ -100,8 +100,7 @@ def compared(
     end = len(records) if end is None else end
     findings = Findings()
     check = SourceCheck(
-        "r",
-        0,
+        ("r", 0),
         worker,
         store.rows.values(),
         findings,

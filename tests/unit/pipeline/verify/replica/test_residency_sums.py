@@ -53,7 +53,7 @@ def compared(
     """`committed`: what the replica agent had committed when it was asked; the log went on."""
     committed = len(records) if committed is None else committed
     findings = Findings()
-    source = SourceCheck("r", 0, worker, (), Findings(), committed=committed, whole=True, oldest=EPOCH)
+    source = SourceCheck(("r", 0), worker, (), Findings(), committed=committed, whole=True, oldest=EPOCH)
     for offset, record in enumerate(records):
         source.apply(offset, record)
     source.finish(0, len(records))
