@@ -46,6 +46,7 @@ from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.partition import PartitionCheck
 from pipeline.verify.replica.silence import SourceId
 from pipeline.verify.rollups.check import check_rollups
+from pipeline.verify.rollups.statements import StoredRollups
 from pipeline.verify.store import StoredTables
 from pipeline.verify.topic_log import Extent, TopicLog, opened_topic
 from schemas.choices import ChoiceRecord
@@ -95,7 +96,8 @@ async def check_log(
             await estimate(progress, settings, tables, events, later, until)
         await comparison.topics(patience)
         progress.step("comparing minutes and hours")
-        await aside(lambda: check_rollups(tables, findings, oldest=now - RECOMPUTED_FOR, patience=patience))
+        rollups = StoredRollups(tables)
+        await aside(lambda: check_rollups(rollups, findings, oldest=now - RECOMPUTED_FOR, patience=patience))
         progress.step("comparing costs")
         await aside(
             lambda: check_money(tables, findings, oldest=now - RECOMPUTED_FOR, now=now, patience=patience)

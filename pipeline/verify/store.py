@@ -86,17 +86,6 @@ class StoredTables:
         yield from self._rows(OccupancyRow, which, parameters)
         yield from self._rows(FlowRow, which, parameters)
 
-    def rows(self, table: str, after: datetime) -> Iterator[dict[str, Any]]:
-        """Give all columns of the rows of a windowed table from a window on, oldest window first."""
-        statement = (
-            f"SELECT * FROM {self._store.database}.{table} FINAL "
-            "WHERE window >= {after:DateTime('UTC')} ORDER BY window"
-        )
-        with store_unavailable(self._store):
-            result = self._client.query(statement, parameters={"after": after})
-            for row in result.named_results():
-                yield {name: _aware(value) for name, value in row.items()}
-
     def asked(self, statement: str, parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Give the rows of a statement, in which `{database}` is the database."""
         statement = statement.replace("{database}", self._store.database)

@@ -1,1 +1,1 @@
-"""Recounts minutes and hours from the ten-second rows."""
+"""Compares minutes and hours with the ten-second rows."""

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Set
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
 from pipeline.verify.findings import Difference, Findings, Kind
-from pipeline.verify.rollups.rows import FAMILIES, PERIODS, Periods, as_periods, rolled_up
+from pipeline.verify.keys import KEYS
 from pipeline.verify.times import start_of_period
+from schemas.rows import (
+    CapacityCurveRow,
+    FillsRow,
+    FlowRow,
+    OccupancyRow,
+    RedundancyRow,
+    StreamHealthRow,
+)
 
 NOT_OVER = "the minute or hour was not over when the comparison began"
 CHANGING = "its ten-second rows were written during the comparison"
@@ -24,23 +32,41 @@ PATIENCE_WITH_OPEN = 3.0
 """Times the patience for periods that are not over: their ten-second rows change every second, so on a busy
 machine no look may see those that a worker made its row from. It makes another one soon."""
 
+_BY_ROW = (OccupancyRow, FlowRow, StreamHealthRow, FillsRow, RedundancyRow, CapacityCurveRow)
+FAMILIES: dict[str, tuple[str, ...]] = {
+    **{
+        kind.TABLE.removesuffix("_10s"): tuple(column for column in KEYS[kind] if column != "shard")
+        for kind in _BY_ROW
+    },
+    "hot_prefixes": ("window", "hash_domain", "model", "group_idx"),
+}
+"""Name that a table and its rollups begin with, and what names a row of these; shards are added up there."""
+PERIODS = {"1m": timedelta(minutes=1), "1h": timedelta(hours=1)}
+_DAY = timedelta(days=1)
+
 _Key = tuple[Any, ...]
 _Columns = dict[str, Any] | None
 """Of a period's row; None if there is none."""
 
 
-class WindowedRows(Protocol):
-    """The tables of windows, minutes and hours."""
+_Periods = dict[_Key, dict[str, Any]]
 
-    def rows(self, table: str, after: datetime) -> Iterable[dict[str, Any]]:
-        """Give the rows of windows from `after` on, oldest first."""
+
+class Rollups(Protocol):
+    """The tables of minutes and hours, as `statements.StoredRollups` has them."""
+
+    def rows_by_day(self, name: str, per: str, begin: datetime) -> dict[datetime, int]:
+        """Return the days from `begin` on that have any rows, and how many are of minutes or hours."""
+
+    def differing(self, name: str, per: str, begin: datetime, end: datetime) -> Iterable[dict[str, Any]]:
+        """Give the rows that are only in the table, or only `computed`."""
 
     def minutes_due(self) -> Iterable[tuple[str, datetime]]:
         """Give the minutes, by the name that their tables begin with, that are to be recomputed."""
 
 
 def check_rollups(
-    tables: WindowedRows,
+    tables: Rollups,
     findings: Findings,
     *,
     oldest: datetime,
@@ -93,12 +119,12 @@ class _Pending:
 class _Rollup:
     """A table of minutes or hours."""
 
-    def __init__(self, tables: WindowedRows, name: str, per: str, oldest: datetime) -> None:
+    def __init__(self, tables: Rollups, name: str, per: str, oldest: datetime) -> None:
         self.pending: dict[_Key, _Pending] = {}
         self._tables = tables
-        self._name = name
-        self._ten_seconds, self._table = f"{name}_10s", f"{name}_{per}"
-        self._family, self._length = FAMILIES[name], PERIODS[per]
+        self._name, self._per = name, per
+        self._table = f"{name}_{per}"
+        self._key, self._length = FAMILIES[name], PERIODS[per]
         self._from = start_of_period(oldest, self._length) + self._length
         self._began: datetime | None = None
         self._rows = 0
@@ -106,19 +132,16 @@ class _Rollup:
     def look_first(self, now: Callable[[], datetime]) -> None:
         """Look at every period."""
         self._began = now()
-        wanted, has = self._read(self._from)
-        self._rows = len(wanted)
-        self.pending = {
-            key: _Pending(wanted.get(key), has.get(key))
-            for key in {**wanted, **has}
-            if wanted.get(key) != has.get(key)
-        }
+        days = self._tables.rows_by_day(self._name, self._per, self._from)
+        wanted, has = self._read(days)
+        self._rows = sum(days.values()) + len(wanted) - len(has)
+        self.pending = {key: _Pending(wanted.get(key), has.get(key)) for key in {**wanted, **has}}
 
     def look_again(self) -> None:
         """Look at the periods that are pending; those that are right now are so no more."""
         if not self.pending:
             return
-        wanted, has = self._read(min(window for window, *_ in self.pending))
+        wanted, has = self._read({start_of_period(window, _DAY) for window, *_ in self.pending})
         for key, pending in list(self.pending.items()):
             if pending.look(wanted.get(key), has.get(key)):
                 del self.pending[key]
@@ -150,10 +173,16 @@ class _Rollup:
             late += pending.seen[0] is not None
         findings.compared[self._table] += self._rows - late
 
-    def _read(self, after: datetime) -> tuple[Periods, Periods]:
-        # The minutes and hours first: they may be older than the ten-second rows, never newer.
-        has = as_periods(self._family, self._tables.rows(self._table, after))
-        return rolled_up(self._family, self._length, self._tables.rows(self._ten_seconds, after)), has
+    def _read(self, days: Iterable[datetime]) -> tuple[_Periods, _Periods]:
+        """Return what the ten-second rows of some days give and the table does not say, and the reverse."""
+        has: _Periods = {}
+        wanted: _Periods = {}
+        for day in sorted(days):
+            begin, end = max(day, self._from), day + _DAY
+            for row in self._tables.differing(self._name, self._per, begin, end):
+                found = wanted if row.pop("computed") else has
+                found[tuple(row.pop(column) for column in self._key)] = row
+        return wanted, has
 
     def _differ(self, findings: Findings, key: _Key, wanted: _Columns, has: _Columns) -> None:
         kind: Kind = "missing" if has is None else "unexpected" if wanted is None else "differs"
@@ -162,7 +191,7 @@ class _Rollup:
         findings.differ(
             Difference(
                 self._table,
-                dict(zip(("window", *self._family.key), key, strict=True)),
+                dict(zip(self._key, key, strict=True)),
                 kind,
                 {column: wanted[column] for column in columns} if wanted else {},
                 {column: has[column] for column in columns} if has else {},

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from clickhouse_connect.driver.client import Client
 
 from pipeline.fleet.causes import CAUSES
-from pipeline.verify.rollups.rows import FAMILIES
+from tests.support.rollups.rows import FAMILIES
 
 LENGTHS = {10: "10s", 60: "1m", 3600: "1h"}
 """Seconds of a window to what its tables end with."""

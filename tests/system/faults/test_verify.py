@@ -21,7 +21,7 @@ from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify.against_log import HELD_BACK, check_log
 from pipeline.verify.findings import Findings
 from pipeline.verify.keys import KEYS
-from pipeline.verify.rollups.rows import FAMILIES
+from pipeline.verify.rollups.check import FAMILIES
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from tests.support.inputs.generated_logs import shared_log
 from tests.support.inputs.source_walks import Walk
@@ -37,13 +37,20 @@ PARTITIONS = 8
 ROLLED_UP = tuple(f"{name}_{per}" for name in FAMILIES for per in ("1m", "1h"))
 PLANTED = (
     ("occupancy_10s", "entries"),
+    ("occupancy_10s", "tokens"),
+    ("flow_10s", "filled_blocks"),
     ("flow_10s", "evicted_tokens"),
+    ("stream_health_10s", "batches"),
     ("stream_health_10s", "last_seq"),
     ("engine_counters", "prefix_cache_hits"),
     ("sources", "first_seq"),
+    ("sources", "last_seq"),
+    ("fills_10s", "filled_tokens"),
     ("fills_10s", "cold_tokens"),
     ("redundancy_10s", "owners_2"),
+    ("redundancy_10s", "physical_tokens"),
     ("capacity_curve_10s", "sampled_one_in"),
+    ("hot_prefixes_10s", "owners"),
     ("hot_prefixes_10s", "refilled_tokens"),
     *((table, "windows") for table in ROLLED_UP),
 )
@@ -99,9 +106,9 @@ def test_nothing_differs_after_an_orderly_run(finished: Any) -> None:
 
 @pytest.mark.parametrize("order", ["ALL", "ALL DESC"], ids=["oldest", "newest"])
 def test_planted_figures_are_found_and_named(finished: Any, order: str) -> None:
-    """One wrong figure in every table; then each is as it was."""
+    """Wrong figures in every table, 30 in all; then each is as it was."""
     database = finished.settings.clickhouse.database
-    right: dict[str, Any] = {}
+    right: dict[tuple[str, str], Any] = {}
 
     def put(table: str, column: str, value: Any) -> None:
         place = f"{database}.{table}"
@@ -113,16 +120,16 @@ def test_planted_figures_are_found_and_named(finished: Any, order: str) -> None:
 
     for table, column in PLANTED:
         first = f"(SELECT * FROM {database}.{table} FINAL ORDER BY {order} LIMIT 1)"
-        [(right[table],)] = finished.query(f"SELECT {column} FROM {first}")
-        put(table, column, (right[table] or 0) + 1000)
+        [(right[table, column],)] = finished.query(f"SELECT {column} FROM {first}")
+        put(table, column, (right[table, column] or 0) + 1000)
     findings = checked(finished)
     for table, column in PLANTED:
-        put(table, column, right[table])
+        put(table, column, right[table, column])
     for table, column in PLANTED:
         mine = [one for one in findings.kept if one.table == table and column in one.expected]
-        assert [
-            (one.kind, one.expected[column], one.found[column]) for one in mine
-        ] == [("differs", right[table], (right[table] or 0) + 1000)], table  # fmt: skip
+        was = right[table, column]
+        found = [(one.kind, one.expected[column], one.found[column]) for one in mine]
+        assert found == [("differs", was, (was or 0) + 1000)], (table, column)
     assert checked(finished).equal
 
 

@@ -14,12 +14,12 @@ from clickhouse_connect.driver.client import Client
 from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from pipeline.verify.rollups.hot_prefixes import LISTED
-from pipeline.verify.rollups.rows import FAMILIES, PERIODS, as_periods, rolled_up
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import HotPrefixRow, Row
 from schemas.settings import ClickHouse, Settings
 from schemas.trust import TRUST_ORDER
+from tests.support.rollups.hot_prefixes import LISTED
+from tests.support.rollups.rows import FAMILIES, PERIODS, as_periods, rolled_up, stored
 
 HOUR = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
 FIGURES = "depth_blocks, owners, shared_tokens, duplicated_tokens, refilled_tokens, trust"
@@ -73,15 +73,7 @@ class Written:
         await self._rollups.run_once()
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        query = f"SELECT * FROM {self._database}.{table} FINAL ORDER BY window"
-        found = self._client.query(query).named_results()
-        return [
-            {
-                name: value.replace(tzinfo=timezone.utc) if isinstance(value, datetime) else value
-                for name, value in each.items()
-            }
-            for each in found
-        ]
+        return stored(self._client, self._database, table)
 
     def view(self, name: str, start: datetime, end: datetime, columns: str = FIGURES) -> dict[Any, Any]:
         query = f"SELECT model, lora, first_block, {columns} FROM {self._database}.{name}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any
 
 import pytest
 from clickhouse_connect.driver.client import Client
@@ -15,19 +14,24 @@ from pipeline.clickhouse import rollups as rollups_module
 from pipeline.clickhouse.rollups import Rollups, minutes_of, slices
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
+from pipeline.verify.findings import Findings
+from pipeline.verify.rollups.check import check_rollups
+from pipeline.verify.rollups.statements import StoredRollups
 from pipeline.verify.store import StoredTables
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.rows import (
     CapacityCurveRow,
     FillsRow,
     FlowRow,
+    HotPrefixRow,
     OccupancyRow,
     RedundancyRow,
     Row,
     StreamHealthRow,
 )
 from schemas.settings import ClickHouse, Settings
-from schemas.trust import TRUST_ORDER, Trust, worst
+from schemas.trust import TRUST_ORDER, Trust
+from tests.support.rollups.rows import FAMILIES, PERIODS, as_periods, rolled_up, stored
 from tests.support.suite.night import first_by_day
 
 NOW = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
@@ -78,109 +82,7 @@ def fleet_rows(
         )  # fmt: skip
 
 
-def recounted_fleet(rows: Iterable[Any], period: timedelta) -> dict[str, dict[Any, tuple[Any, ...]]]:
-    """Likewise for the tables whose shards are added up."""
-    newest: dict[Any, Any] = {}
-    for row in (row for row in rows if hasattr(row, "shard")):
-        name = getattr(row, "replica", None) or row.medium
-        key = (type(row).__name__, row.window, name, row.shard)
-        if key not in newest or row.version >= newest[key].version:
-            newest[key] = row
-    groups: defaultdict[Any, list[Any]] = defaultdict(list)
-    seconds = int(period.total_seconds())
-    for (kind, window, name, _), row in sorted(newest.items(), key=lambda item: item[0]):
-        start = datetime.fromtimestamp(window.timestamp() // seconds * seconds, timezone.utc)
-        groups[kind, start.replace(tzinfo=None), name].append(row)
-    found: dict[str, dict[Any, tuple[Any, ...]]] = {
-        "FillsRow": {},
-        "RedundancyRow": {},
-        "CapacityCurveRow": {},
-    }
-    for (kind, start, name), of_period in groups.items():
-        tail = (worst(*(row.trust for row in of_period)), len(of_period))
-        if kind == "FillsRow":
-            figures: tuple[Any, ...] = (
-                sum(row.filled_blocks for row in of_period),
-                sum(row.reannounced_tokens for row in of_period),
-                sum(row.transferred_again_tokens for row in of_period),
-                sum(row.peer_at_receivers_tokens for row in of_period),
-                sum(row.evicted_at_receivers_tokens for row in of_period),
-                added_up([row.regret_hist for row in of_period]),
-            )
-        elif kind == "CapacityCurveRow":
-            figures = (added_up([row.needed_hist for row in of_period]),)
-        else:
-            # Of an hour that of its last minute, in which a shard may have been silent.
-            minute = of_period[-1].window.replace(second=0)
-            last = {row.shard: row for row in of_period if row.window >= minute}.values()
-            figures = (
-                sum(row.owners_1 for row in last),
-                sum(row.physical_tokens for row in last),
-                sum(row.received_tokens for row in last),
-            )
-        found[kind][start, name] = (*figures, *tail)
-    return found
-
-
-def added_up(histograms: list[list[int]]) -> list[int]:
-    length = max(map(len, histograms))
-    return [sum(each[at] for each in histograms if at < len(each)) for at in range(length)]
-
-
-def recounted(rows: Iterable[Any], period: timedelta) -> dict[str, dict[Any, tuple[Any, ...]]]:
-    """What a period's row must say, from the newest version of each ten-second row."""
-    newest: dict[Any, Any] = {}
-    for row in rows:
-        if hasattr(row, "shard"):
-            continue
-        key = (type(row).__name__, row.window, row.replica)
-        if key not in newest or row.version >= newest[key].version:
-            newest[key] = row
-    groups: defaultdict[Any, list[Any]] = defaultdict(list)
-    seconds = int(period.total_seconds())
-    for (kind, window, replica), row in sorted(newest.items()):
-        start = datetime.fromtimestamp(window.timestamp() // seconds * seconds, timezone.utc)
-        groups[kind, start.replace(tzinfo=None), replica].append(row)
-    found: dict[str, dict[Any, tuple[Any, ...]]] = {"OccupancyRow": {}, "FlowRow": {}, "StreamHealthRow": {}}
-    for (kind, start, replica), of_period in groups.items():
-        last = of_period[-1]
-        trust = worst(*(row.trust for row in of_period))
-        tail = (trust, len(of_period))
-        if kind == "OccupancyRow":
-            figures = (last.entries, last.blocks, max(row.blocks for row in of_period))
-        elif kind == "FlowRow":
-            length = max(len(row.lifetime_hist) for row in of_period)
-            histogram = [
-                sum(row.lifetime_hist[at] for row in of_period if at < len(row.lifetime_hist))
-                for at in range(length)
-            ]
-            figures = (
-                sum(row.stored_blocks for row in of_period),
-                sum(row.evicted_tokens for row in of_period),
-                histogram,
-            )
-        else:
-            figures = (
-                sum(row.batches for row in of_period),
-                last.last_seq,
-                max(row.lag_seconds for row in of_period),
-            )
-        found[kind][start, replica] = (*figures, *tail)
-    return found
-
-
-FIGURES = {
-    "OccupancyRow": ("occupancy", "entries, blocks, blocks_max"),
-    "FlowRow": ("flow", "stored_blocks, evicted_tokens, lifetime_hist"),
-    "StreamHealthRow": ("stream_health", "batches, last_seq, lag_seconds"),
-    "FillsRow": (
-        "fills",
-        "filled_blocks, reannounced_tokens, transferred_again_tokens, peer_at_receivers_tokens, "
-        "evicted_at_receivers_tokens, regret_hist",
-    ),
-    "RedundancyRow": ("redundancy", "owners_1, physical_tokens, received_tokens"),
-    "CapacityCurveRow": ("capacity_curve", "needed_hist"),
-}
+NAMES = ("capacity_curve", "fills", "flow", "occupancy", "redundancy", "stream_health")
 
 
 @pytest.fixture
@@ -195,7 +97,6 @@ async def test_rollups_equal_a_recount(
     rng = random.Random(seed)
     settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
     tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
-    written: list[Row] = []
     # An hour and a half; then some of it again with higher and lower versions, and late windows.
     portions = [
         random_rows(rng, 10, range(300)),
@@ -210,15 +111,84 @@ async def test_rollups_equal_a_recount(
         await tables.insert(portion)
         rollups.written(minutes)
         await rollups.run_once()
-        written += portion
     tables.close()
-    for per, period in (("1m", timedelta(minutes=1)), ("1h", timedelta(hours=1))):
-        expected = {**recounted(written, period), **recounted_fleet(written, period)}
-        for kind, (family, figures) in FIGURES.items():
-            name = "medium" if family == "redundancy" else "replica"
-            query = f"SELECT window, {name}, {figures}, trust, windows FROM {database}.{family}_{per} FINAL"
-            rows = store_client.query(query).result_rows
-            assert {row[:2]: row[2:] for row in rows} == expected[kind], (per, kind)
+    for name in NAMES:
+        fine = stored(store_client, database, f"{name}_10s")
+        for per, length in PERIODS.items():
+            found = as_periods(FAMILIES[name], stored(store_client, database, f"{name}_{per}"))
+            assert found == rolled_up(FAMILIES[name], length, fine), (name, per)
+
+
+PLANTED = {
+    "capacity_curve": "sampled_one_in",
+    "fills": "cold_tokens",
+    "flow": "evicted_tokens",
+    "hot_prefixes": "windows",
+    "occupancy": "entries_max",
+    "redundancy": "owners_2",
+    "stream_health": "last_seq",
+}
+TABLES = [(f"{name}_{per}", column) for name, column in PLANTED.items() for per in PERIODS]
+
+
+async def test_planted_differences_are_named(
+    store: EmbeddedStore, store_client: Client, database: str
+) -> None:
+    """In all tables at once, so no wrong minute hides a wrong hour: figures, then rows missing and added."""
+    settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
+    tables, rollups = Tables(settings.clickhouse), Rollups(settings.clickhouse, WorkerMetrics())
+    prefixes = [
+        HotPrefixRow(
+            NOW + timedelta(seconds=10 * number), "d", "m", 0, "", 7, 0, 1, 2, 16, 16, 0, 0, 1, "complete", 1
+        )
+        for number in range(12)
+    ]
+    rows: list[Row] = [*random_rows(random.Random(5), 1, range(12)), *prefixes]
+    minutes = await rollups.announce(rows)
+    await tables.insert(rows)
+    rollups.written(minutes)
+    await rollups.run_once()
+    tables.close()
+    reader = StoredTables(settings.clickhouse)
+
+    def checked() -> Findings:
+        findings = Findings()
+        check_rollups(StoredRollups(reader), findings, oldest=NOW - timedelta(days=1), patience=0.0)
+        return findings
+
+    def put(table: str, *changed: str) -> None:
+        place = f"{database}.{table}"
+        changes = ", ".join((*changed, "version + 1 AS version"))
+        store_client.command(f"INSERT INTO {place} SELECT * REPLACE ({changes}) FROM {place} FINAL LIMIT 1")
+
+    right = checked()
+    assert right.equal, (right.kept[:3], right.late)
+    assert {table for table, compared in right.compared.items() if compared} == {name for name, _ in TABLES}
+    for table, column in TABLES:
+        put(table, f"{column} + 1000 AS {column}")
+    wrong = checked()
+    assert {(one.table, one.kind, *one.expected) for one in wrong.kept} == {
+        (table, "differs", column) for table, column in TABLES
+    }
+    assert all(one.found[column] == one.expected[column] + 1000 for one in wrong.kept for column in one.found)
+    assert wrong.compared == right.compared
+    for table, column in TABLES:
+        put(table, f"{column} - 1000 AS {column}")
+    assert checked().equal
+    for table, _ in TABLES:
+        # Without the version that counts, an earlier one would show.
+        store_client.command(f"OPTIMIZE TABLE {database}.{table} FINAL")
+        put(table, "'other' AS model")
+        store_client.command(
+            f"ALTER TABLE {database}.{table} DELETE WHERE model = 'm' SETTINGS mutations_sync = 1"
+        )
+    found = Counter((one.table, one.kind) for one in checked().kept)
+    assert found == {
+        key: rows
+        for table, _ in TABLES
+        for key, rows in (((table, "unexpected"), 1), ((table, "missing"), right.compared[table]))
+    }
+    reader.close()
 
 
 async def test_what_a_killed_worker_wrote_is_due_until_another_recomputes_it(
@@ -226,7 +196,7 @@ async def test_what_a_killed_worker_wrote_is_due_until_another_recomputes_it(
 ) -> None:
     settings = Settings(clickhouse=ClickHouse(url=store.url, database=database))
     rows = random_rows(random.Random(3), 1, range(6))
-    minutes = {(family, NOW) for family, _ in FIGURES.values()}
+    minutes = {(name, NOW) for name in NAMES}
     tables, reader = Tables(settings.clickhouse), StoredTables(settings.clickhouse)
     killed, other = (Rollups(settings.clickhouse, WorkerMetrics()) for _ in range(2))
     await other.run_once()
@@ -259,7 +229,7 @@ async def test_what_a_killed_worker_wrote_is_due_until_another_recomputes_it(
 def test_due_are_the_minutes_of_rolled_up_rows() -> None:
     rows = random_rows(random.Random(0), 1, [0, 5, 6])
     assert minutes_of(rows) == {
-        (family, NOW + timedelta(minutes=number)) for family, _ in FIGURES.values() for number in range(2)
+        (name, NOW + timedelta(minutes=number)) for name in NAMES for number in range(2)
     }
 
 
@@ -292,5 +262,5 @@ async def test_clocks_of_workers_may_differ(
             one.setattr(rollups_module, "datetime", clock)
             other.others_left()
             await other.run_once()
-    assert {*reader.minutes_due()} == {(family, NOW) for family, _ in FIGURES.values()}
+    assert {*reader.minutes_due()} == {(name, NOW) for name in NAMES}
     reader.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -9,10 +10,19 @@ from typing import Any
 import pytest
 
 from pipeline.verify.findings import Findings
-from pipeline.verify.rollups.check import CHANGING, DUE, NOT_OVER, PATIENCE_WITH_OPEN, check_rollups
-from pipeline.verify.rollups.rows import FAMILIES, PERIODS, rolled_up
-from pipeline.verify.times import EPOCH
+from pipeline.verify.rollups.check import (
+    CHANGING,
+    DUE,
+    FAMILIES,
+    NOT_OVER,
+    PATIENCE_WITH_OPEN,
+    PERIODS,
+    check_rollups,
+)
+from pipeline.verify.times import EPOCH, start_of_period
 from schemas.rows import FlowRow, OccupancyRow
+from tests.support.rollups.rows import FAMILIES as SUMS
+from tests.support.rollups.rows import as_periods, rolled_up
 
 BEGAN = datetime(2026, 3, 4, 11, 58, tzinfo=timezone.utc)
 NOON = BEGAN + timedelta(minutes=2)
@@ -61,10 +71,9 @@ class Installation:
         """Write all minutes and hours."""
         for name in NAMES:
             for per, length in PERIODS.items():
-                family = FAMILIES[name]
-                periods = rolled_up(family, length, self.tables[f"{name}_10s"])
+                periods = rolled_up(SUMS[name], length, self.tables[f"{name}_10s"])
                 self.tables[f"{name}_{per}"] = [
-                    dict(zip(("window", *family.key), key, strict=True)) | columns | {"version": 1}
+                    dict(zip(FAMILIES[name], key, strict=True)) | columns | {"version": 1}
                     for key, columns in periods.items()
                 ]
 
@@ -73,8 +82,24 @@ class Installation:
         [one] = [one for one in self.tables[table] if one["window"] == window]
         one[column] += 1000
 
-    def rows(self, table: str, after: datetime) -> Iterable[dict[str, Any]]:
-        return [dict(one) for one in self.tables[table] if one["window"] >= after]
+    def rows_by_day(self, name: str, per: str, begin: datetime) -> dict[datetime, int]:
+        days: Counter[datetime] = Counter()
+        for table, counts in ((f"{name}_10s", 0), (f"{name}_{per}", 1)):
+            for one in self.tables[table]:
+                if one["window"] >= begin:
+                    days[start_of_period(one["window"], timedelta(days=1))] += counts
+        return days
+
+    def differing(self, name: str, per: str, begin: datetime, end: datetime) -> Iterable[dict[str, Any]]:
+        has, fine = (
+            [one for one in self.tables[table] if begin <= one["window"] < end]
+            for table in (f"{name}_{per}", f"{name}_10s")
+        )
+        sides = as_periods(SUMS[name], has), rolled_up(SUMS[name], PERIODS[per], fine)
+        for computed, periods in enumerate(sides):
+            for key, columns in periods.items():
+                if sides[1 - computed].get(key) != columns:
+                    yield {**dict(zip(FAMILIES[name], key, strict=True)), **columns, "computed": computed}
 
     def minutes_due(self) -> Iterable[tuple[str, datetime]]:
         return self.due

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.clickhouse.comments import comments
 from pipeline.clickhouse.sql_files import DIRECTORY
-from pipeline.verify.rollups.rows import FAMILIES, PERIODS
+from tests.support.rollups.rows import FAMILIES, PERIODS
 
 BY_NAME = {name: family for name, family in FAMILIES.items() if family.joined is None}
 

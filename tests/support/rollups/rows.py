@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import zip_longest
 from typing import Any
 
+from clickhouse_connect.driver.client import Client
+
 from pipeline.verify.fleet.expected import CAUSES
-from pipeline.verify.rollups.hot_prefixes import PREFIX_SPACE, listed_prefixes
 from pipeline.verify.times import start_of_period
 from schemas.trust import TRUST_ORDER
+from tests.support.rollups.hot_prefixes import PREFIX_SPACE, listed_prefixes
 
 _SOURCE = ("model", "replica", "dp_rank")
 _FILLS = ("hash_domain", *_SOURCE, "group_idx")
@@ -167,3 +169,13 @@ def as_periods(family: Family, rows: Iterable[dict[str, Any]]) -> Periods:
         }
         for row in rows
     }
+
+
+def stored(client: Client, database: str, table: str) -> list[dict[str, Any]]:
+    """Return all columns of the rows of a table that count, oldest first."""
+    found = client.query(f"SELECT * FROM {database}.{table} FINAL ORDER BY window").named_results()
+    return [{name: _aware(value) for name, value in each.items()} for each in found]
+
+
+def _aware(value: Any) -> Any:
+    return value.replace(tzinfo=timezone.utc) if isinstance(value, datetime) else value
