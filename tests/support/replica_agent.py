@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from pipeline.residency.partition import Cut, PartitionState
 from pipeline.residency.source import SourceResidency
-from schemas.events import EventsRecord
 from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import Worker
 
@@ -22,11 +21,11 @@ class ReplicaAgent:
         self.settings = settings or Worker()
         self.shards = shards
         self.state = PartitionState(0, self.settings, shards=shards)
-        self.log: list[EventsRecord] = []
+        self.log: list[Any] = []
         self.latest: dict[bytes, bytes] = {}
         """The checkpoint topic, compacted."""
 
-    def apply(self, *records: EventsRecord) -> None:
+    def apply(self, *records: Any) -> None:
         for one in records:
             self.state.apply(len(self.log), one)
             self.log.append(one)
@@ -80,7 +79,7 @@ def held_in(source: SourceResidency, medium: str, group: int = 0) -> dict[int, i
     source.pools.settle()
     return {
         block: copies
-        for pool in source.pools
+        for pool in source.pools.counted
         if (pool.head.medium, pool.head.group_idx) == (medium, group)
         for block, copies in pool.table.live()[["hash", "copies"]].tolist()
     }

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from connectors.normalise.normaliser import Normaliser
+from schemas.events import Batch, EventsRecord
 from tests.support.checkout import CAPTURES
+from tests.support.inputs.event_records import opened, record
 
 _FRAMES, _TRUTH = ".frames.msgpack.gz", ".truth.json.gz"
 _PUBLISHERS = CAPTURES / "publishers"
@@ -45,10 +50,35 @@ def captured_frames(name: str) -> list[list[bytes]]:
     return found
 
 
+def captured_records(name: str, received_at: float = 1_900_000_000.0) -> Iterator[EventsRecord]:
+    """Yield a record for each batch of a capture, by default received after all of them."""
+    normaliser = Normaliser(max_frame_bytes=1 << 24)
+    for at, (_, seq, payload) in enumerate(captured_frames(name)):
+        batch = normaliser.normalise(payload, seq=int.from_bytes(seq, "big"), received_at=received_at)
+        said = {"engine": normaliser.engine, "wire_era": normaliser.wire_era}
+        yield record(*([] if at else [opened(batch.ts)]), batch, replica=name, **said)
+
+
+def captured_batches(name: str) -> Iterator[Batch]:
+    for told in captured_records(name):
+        yield told.batches[-1]
+
+
 def captured_truth(name: str) -> dict[str, Any]:
     """Return the engine's own account of a capture."""
     found: dict[str, Any] = json.loads(gzip.decompress((_room(name) / f"{name}{_TRUTH}").read_bytes()))
     return found
+
+
+def captured_final(name: str) -> Counter[tuple[int, int]]:
+    """Return the copies that the engine has on the GPU in the end, by (group, block)."""
+    truth = captured_truth(name)
+    final: Counter[tuple[int, int]] = Counter()
+    for row in truth["final_cached"]:
+        group, shown, copies = (0, row[1], 1) if truth["engine"] == "sglang" else row
+        block = int(shown[-16:], 16) if isinstance(shown, str) else shown % 2**64
+        final[group, block] += copies
+    return final
 
 
 def _room(name: str) -> Path:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
-from schemas.events import Batch, Event, EventsRecord, Opened
+from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
+from schemas.hashes import unpack_hashes
 
 
 def batch(seq: int, at: float, *events: Event, received_at: float | None = None, **said: Any) -> Batch:
@@ -32,3 +35,18 @@ def record(
 def sent(seq: int, at: float, *events: Event, **said: Any) -> EventsRecord:
     """Return the record of a batch alone; the first of a life says that it is seen from its beginning."""
     return record(*([] if seq else [opened(at)]), batch(seq, at, *events), **said)
+
+
+def events_in(records: Iterable[EventsRecord]) -> list[Event]:
+    return [event for one in records for each in one.batches for event in each.events]
+
+
+def held_after(records: Iterable[EventsRecord]) -> dict[str, set[int]]:
+    """Return the blocks that are left on each medium, by stores and removals alone, each once."""
+    held: defaultdict[str, set[int]] = defaultdict(set)
+    for event in events_in(records):
+        if isinstance(event, Stored):
+            held[event.medium] |= {*unpack_hashes(event.hashes)}
+        elif isinstance(event, Removed):
+            held[event.medium] -= {*unpack_hashes(event.hashes)}
+    return dict(held)

@@ -8,24 +8,23 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from connectors.engines.catalogue import CATALOGUE, ENGINES, Catalogue, combined
+from connectors.engines.catalogue import CATALOGUE, ENGINES, combined
 from connectors.engines.description import Engine, EventType, Field, Medium, Metrics
-from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle
-from connectors.normalise.columns import DONE, END, START, STATUS
+from connectors.normalise.columns import DONE, STATUS
 from connectors.normalise.errors import FrameError
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.normaliser import Normaliser
-from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import scan
 from connectors.normalise.scanner.payloads import transcode
 from connectors.scrape.counters import parse_engine_metrics
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.expected import open_window
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, Cleared, EngineCounters, Event, EventsRecord, Removed, Stored, Undecodable
+from schemas.events import Cleared, EngineCounters, Event, EventsRecord, Removed, Stored, Undecodable
 from schemas.rows import OccupancyRow
 from schemas.settings import Worker
+from tests.support.decoders import Decoders
+from tests.support.inputs.event_records import record
+from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent
 
 QUILT = Engine(
     name="quilt",
@@ -74,39 +73,19 @@ WITH_QUILT = combined((*ENGINES, QUILT))
 RECEIVED_AT = 1_800_000_000.0
 
 encode = msgspec.msgpack.encode
-decode = msgspec.msgpack.Decoder(Batch).decode
 
 
-def u64(*values: int) -> bytes:
-    return b"".join((value % 2**64).to_bytes(8, "big") for value in values)
-
-
-def reference(payload: bytes, *, sessions: bool = False, catalogue: Catalogue = WITH_QUILT) -> Batch:
-    decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, catalogue=catalogue)
-    return decoder.decode_batch(payload, seq=0, received_at=RECEIVED_AT, replayed=False)
-
-
-def scanned(payload: bytes, *, catalogue: Catalogue = WITH_QUILT) -> Batch | None:
-    result = scan(
-        Bundle.of([(b"t", bytes(8), payload)]),
-        RECEIVED_AT,
-        max_frame_bytes=1 << 20,
-        catalogue=catalogue,
-    )
-    return decode(result.encoded.tobytes()) if result.columns[STATUS, 0] == DONE else None
-
-
-def at_once(payload: bytes, *, sessions: bool = False, catalogue: Catalogue = WITH_QUILT) -> Batch | None:
-    decoder = FastDecoder(forward_session_ids=sessions, catalogue=catalogue)
-    return decoder.decode_batch(payload, 0, RECEIVED_AT, False)
+def quilts(*, sessions: bool = False) -> Decoders:
+    return Decoders(catalogue=WITH_QUILT, sessions=sessions, received_at=RECEIVED_AT)
 
 
 def events_of(*events: Any, sessions: bool = False) -> list[Event]:
     """Return the events, which all three ways of decoding agree on; nothing scans where session ids stay."""
-    payload = encode([1.5, list(events), 0])
-    batch = reference(payload, sessions=sessions)
-    assert at_once(payload, sessions=sessions) == batch
-    assert sessions or scanned(payload) == batch
+    if not sessions:
+        return quilts().agreed(*events, quick=True)
+    payload = encode([1.5, events, 0])
+    batch = quilts(sessions=True).by_event(payload)
+    assert quilts(sessions=True).at_once(payload) == batch
     return batch.events
 
 
@@ -123,7 +102,7 @@ KEPT_MAP = {
     "layer_set": 3,
     "chat": "chat-1",
 }
-KEPT = Stored(u64(7, -8), 32, 64, u64(6), "lake", None, 3, lora="knitted", store_only=True)
+KEPT = Stored(packed(7, -8), 32, 64, packed(6), "lake", None, 3, lora="knitted", store_only=True)
 
 
 @pytest.mark.parametrize("event", [KEPT_ARRAY, KEPT_MAP, dict(reversed(KEPT_MAP.items()))])
@@ -134,7 +113,7 @@ def test_its_stores(event: Any) -> None:
 
 
 def test_what_it_need_not_say() -> None:
-    plain = Stored(u64(7), 32, 32)
+    plain = Stored(packed(7), 32, 32)
     assert events_of(["PageKept", None, 32, None, [7]]) == [plain]
     assert events_of({"type": "PageKept", "pages": [7], "tokens_per_page": 32}) == [plain]
     assert events_of(["PageKept", None, 32, "HBM", [7], None, {"a": "map"}]) == [
@@ -157,8 +136,8 @@ def test_its_removals_and_clears() -> None:
     ]
     for events in (arrays, maps):
         assert events_of(*events) == [
-            Removed(u64(1, 2, 3), "cpu", "HOST"),
-            Removed(u64(4)),
+            Removed(packed(1, 2, 3), "cpu", "HOST"),
+            Removed(packed(4)),
             Cleared(),
         ]
 
@@ -177,11 +156,8 @@ def test_its_removals_and_clears() -> None:
     ],
 )
 def test_what_is_no_event_of_it(event: Any, reason: str) -> None:
-    payload = encode([1.5, [event], 0])
     named = "PagesLost" if reason == "unknown_type" else None
-    assert reference(payload).events == [Undecodable(reason, 0, event_type=named)]
-    assert at_once(payload) is None
-    assert scanned(payload) is None
+    assert quilts().agreed(event, quick=False) == [Undecodable(reason, 3, event_type=named)]
 
 
 MAPS_ONLY = combined(
@@ -210,32 +186,25 @@ MAPS_ONLY = combined(
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        ({"type": "Sewn", "hashes": [1], "size": 4, "style": None}, Stored(u64(1), 4, 4)),
-        ({"type": "Sewn", "hashes": [1], "size": 4}, Undecodable("missing_field", 0, 2)),
-        ({"type": "Sewn", "size": 4, "style": "x"}, Undecodable("missing_field", 0, 2)),
-        (["Sewn", 4, "x"], Undecodable("missing_field", 0, 2)),
-        (["Sewn", {}, {}], Undecodable("missing_field", 0, 2)),
-        (["Sewn", 4], Undecodable("truncated_tuple", 0, 2)),
+        ({"type": "Sewn", "hashes": [1], "size": 4, "style": None}, Stored(packed(1), 4, 4)),
+        ({"type": "Sewn", "hashes": [1], "size": 4}, Undecodable("missing_field", 3, 2)),
+        ({"type": "Sewn", "size": 4, "style": "x"}, Undecodable("missing_field", 3, 2)),
+        (["Sewn", 4, "x"], Undecodable("missing_field", 3, 2)),
+        (["Sewn", {}, {}], Undecodable("missing_field", 3, 2)),
+        (["Sewn", 4], Undecodable("truncated_tuple", 3, 2)),
     ],
 )
 def test_an_engine_of_maps_alone(event: Any, expected: Event) -> None:
-    payload = encode([1.5, [event, event], 0])
-    assert reference(payload, catalogue=MAPS_ONLY).events[0] == expected
-    good = isinstance(expected, Stored)
-    for batch in (at_once(payload, catalogue=MAPS_ONLY), scanned(payload, catalogue=MAPS_ONLY)):
-        assert batch == (reference(payload, catalogue=MAPS_ONLY) if good else None)
+    decoders = Decoders(catalogue=MAPS_ONLY)
+    assert decoders.agreed(event, event, quick=isinstance(expected, Stored))[0] == expected
 
 
 def test_other_engines_mean_what_they_meant() -> None:
     vllm = ["BlockStored", [1], None, [], 16, None, "GPU", "ad", [None], 3, "mamba", 128]
     sglang = {"type": "BlockRemoved", "block_hashes": [1, 2], "medium": "CPU_PINNED"}
-    assert events_of(vllm) == [Stored(u64(1), 16, 16, None, "gpu", None, 3, "mamba", 128, "ad")]
-    assert events_of(sglang) == [Removed(u64(1, 2), "cpu", "CPU_PINNED")]
-    payload = encode([1.5, [KEPT_ARRAY], 0])
-    alone = ReferenceDecoder(StreamEra(), forward_session_ids=False, catalogue=CATALOGUE)
-    assert alone.decode_batch(payload, seq=0, received_at=RECEIVED_AT, replayed=False).events == [
-        Undecodable("unknown_type", 0, event_type="PageKept")
-    ]
+    assert events_of(vllm) == [Stored(packed(1), 16, 16, None, "gpu", None, 3, "mamba", 128, "ad")]
+    assert events_of(sglang) == [Removed(packed(1, 2), "cpu", "CPU_PINNED")]
+    assert Decoders().agreed(KEPT_ARRAY) == [Undecodable("unknown_type", 3, event_type="PageKept")]
 
 
 SEED = encode(
@@ -261,21 +230,15 @@ def test_whatever_arrives_the_three_agree() -> None:
             mutant = bytearray(SEED)
             mutant[at] ^= 1 << bit
             mutants.append(bytes(mutant))
-    bundle = Bundle.of((b"t", seq.to_bytes(8, "big"), mutant) for seq, mutant in enumerate(mutants))
-    result = scan(bundle, RECEIVED_AT, max_frame_bytes=1 << 20, catalogue=WITH_QUILT)
-    by_event = ReferenceDecoder(StreamEra(), forward_session_ids=False, catalogue=WITH_QUILT)
-    fast = FastDecoder(forward_session_ids=False, catalogue=WITH_QUILT)
-    done = 0
-    for seq, mutant in enumerate(mutants):
+    decoders, done = quilts(), 0
+    for seq, (mutant, scanned) in enumerate(zip(mutants, decoders.scanned(*mutants, first=0), strict=True)):
         try:
-            expected = by_event.decode_batch(mutant, seq=seq, received_at=RECEIVED_AT, replayed=False)
+            expected = decoders.by_event(mutant, seq)
         except FrameError:
             expected = None
-        assert fast.decode_batch(mutant, seq, RECEIVED_AT, False) in (None, expected)
-        if result.columns[STATUS, seq] == DONE:
-            done += 1
-            start, end = result.columns[[START, END], seq]
-            assert decode(result.encoded[start:end].tobytes()) == expected
+        assert decoders.at_once(mutant, seq) in (None, expected)
+        assert scanned in (None, expected)
+        done += scanned is not None
     assert done > len(mutants) // 10
 
 
@@ -285,12 +248,7 @@ def test_a_description_compiles_nothing_anew() -> None:
     before = list(signatures)
     payload = encode([1.5, [["BlockRemoved", [1]]], 0])
     for catalogue in (CATALOGUE, WITH_QUILT, combined((QUILT,))):
-        scan(
-            Bundle.of([(b"t", bytes(8), payload)]),
-            RECEIVED_AT,
-            max_frame_bytes=1 << 20,
-            catalogue=catalogue,
-        )
+        Decoders(catalogue=catalogue).scan(payload)
     assert signatures == before
 
 
@@ -337,10 +295,9 @@ def records(stores: Sequence[Any]) -> list[EventsRecord]:
     result = []
     for seq, event in enumerate(stores):
         batch = normaliser.normalise(encode([RECEIVED_AT, [event], 0]), seq=seq, received_at=RECEIVED_AT)
-        record = EventsRecord("r", "m", "d", 0, 1, [batch], first_seq=seq, last_seq=seq)
-        record.engine, record.wire_era = normaliser.engine, normaliser.wire_era
-        record.may_reannounce = normaliser.may_reannounce
-        result.append(msgspec.msgpack.decode(encode(record), type=EventsRecord))
+        said = {"engine": normaliser.engine, "wire_era": normaliser.wire_era}
+        told = record(batch, may_reannounce=normaliser.may_reannounce, **said)
+        result.append(msgspec.msgpack.decode(encode(told), type=EventsRecord))
     return result
 
 
@@ -356,16 +313,13 @@ def held(rows: Iterable[Any]) -> Held:
 
 def counted(log: Sequence[EventsRecord], *, restart: bool) -> Held:
     """Return what the agent's rows say, which are those of the recount."""
-    state = PartitionState(0, Worker(), shards=1)
-    recount = SourceRecount("r", 0, Worker())
-    for offset, record in enumerate(log):
+    agent, recount = ReplicaAgent(), SourceRecount("r", 0, Worker())
+    for offset, said in enumerate(log):
         if restart:
-            state.leaves()
-            latest = dict(state.cut(RECEIVED_AT).checkpoints)
-            state = PartitionState.restore(0, Worker(), shards=1, latest=latest) if latest else state
-        state.apply(offset, record)
-        recount.apply(offset, record)
-    result = held(state.cut(RECEIVED_AT).rows)
+            agent.moved(RECEIVED_AT)
+        agent.apply(said)
+        recount.apply(offset, said)
+    result = held(agent.cut(RECEIVED_AT).rows)
     assert held(open_window(recount)) == result
     return result
 

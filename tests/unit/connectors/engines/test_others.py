@@ -22,16 +22,15 @@ from pipeline.simulator.wire.eras import ERAS
 from schemas.events import Batch, Cleared, EventsRecord, Gap, Opened, Removed, Stored, Undecodable
 from schemas.rows import OccupancyRow, SourceRow
 from schemas.settings import Connector, Worker
+from tests.support.inputs.event_records import events_in
+from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent, rows_of
 
 NOW = 1_800_000_000.0
 SOURCE = Source("r", 0, "m", "default", "m/x/default", "tcp://127.0.0.1:5557")
 BIG = 2**63 + 5
 
 encode = msgspec.msgpack.encode
-
-
-def u64(*values: int) -> bytes:
-    return b"".join(value.to_bytes(8, "big") for value in values)
 
 
 def read(*events: Any, ts: float = NOW) -> tuple[Batch, Normaliser]:
@@ -45,10 +44,9 @@ def engine_of(*events: Any) -> str:
 
 def trust_of(records: list[EventsRecord]) -> tuple[str, list[str]]:
     """Return what `sources` says of the stream: trust and remarks."""
-    state = PartitionState(0, Worker(), shards=1)
-    for offset, record in enumerate(records):
-        state.apply(offset, record)
-    [row] = [row for row in state.cut(NOW).rows if isinstance(row, SourceRow)]
+    agent = ReplicaAgent()
+    agent.apply(*records)
+    [row] = rows_of(agent.cut(NOW), SourceRow)
     return row.trust, row.remarks
 
 
@@ -88,7 +86,7 @@ def test_a_publisher_is_not_told_by_what_it_leaves_out() -> None:
 
 def test_nothing_of_multimodal_keys_is_kept() -> None:
     batch, normaliser = read({**TRT_STORED, "mm_keys": [[{"type": "mm_key", "hash": "ab" * 32}]]})
-    assert batch.events == [Stored(u64(BIG, 7), 32, 64)]
+    assert batch.events == [Stored(packed(BIG, 7), 32, 64)]
     assert normaliser.wire_era == "trtllm-map"
 
 
@@ -106,9 +104,9 @@ def test_its_simulated_era_is_read_as_it_is_meant() -> None:
 def test_a_batch_that_its_full_queue_dropped_is_a_gap() -> None:
     payload = encode([NOW, [TRT_STORED], 0])
     stream = SourceStream(SOURCE, Connector(), lambda: NOW)
-    messages: list[Frames] = [(b"", u64(seq), payload) for seq in (0, 1, 4)]
+    messages: list[Frames] = [(b"", packed(seq), payload) for seq in (0, 1, 4)]
     records = [*stream.feed_all(messages, NOW), *stream.flush()]
-    notices = [event for record in records for batch in record.batches for event in batch.events]
+    notices = events_in(records)
     assert Gap(2, 3, "replay_not_configured") in notices
     assert trust_of(records) == ("degraded", [])
 
@@ -173,10 +171,10 @@ def test_tenants_are_groups_and_the_default_one_is_the_first() -> None:
 
 def test_a_clear_of_a_tenant_leaves_the_others() -> None:
     state = PartitionState(0, Worker(), shards=1)
-    stored = [Stored(u64(1), 0, medium="cpu"), Stored(u64(2), 0, medium="cpu", group_idx=7)]
+    stored = [Stored(packed(1), 0, medium="cpu"), Stored(packed(2), 0, medium="cpu", group_idx=7)]
     batches = [
         Batch(None, NOW, NOW, [Opened(1, complete=False)]),
-        Batch(1, NOW, NOW, [*stored, Stored(u64(3), 0, medium="disk"), Cleared("", 0)]),
+        Batch(1, NOW, NOW, [*stored, Stored(packed(3), 0, medium="disk"), Cleared("", 0)]),
     ]
     state.apply(0, EventsRecord("r", "m", "d", 0, 1, batches))
     rows = [row for row in state.cut(NOW).rows if isinstance(row, OccupancyRow)]
@@ -190,7 +188,7 @@ def test_stores_without_identity_are_refused_by_name_and_never_complete() -> Non
     stream = SourceStream(SOURCE, Connector(), lambda: NOW)
     cleared = {"type": "AllBlocksCleared"}
     messages: list[Frames] = [
-        (b"", u64(seq), encode([NOW, events, 0])) for seq, events in enumerate([[nameless], [cleared]])
+        (b"", packed(seq), encode([NOW, events, 0])) for seq, events in enumerate([[nameless], [cleared]])
     ]
     records = [*stream.feed_all(messages, NOW), *stream.flush()]
     assert stream.counts.undecodable == {"no_identity": 1}
@@ -204,8 +202,8 @@ def test_events_inside_bins_are_unpacked() -> None:
     inside = encode(["BlockStored", [BIG, 7], 0, [], 0, None, "SHARED_STORAGE"])
     batch, normaliser = read(inside, encode({"type": "BlockRemoved", "block_hashes": [1]}))
     assert batch.events == [
-        Stored(u64(BIG, 7), 0, 0, bytes(8), "storage", "SHARED_STORAGE", store_only=True),
-        Removed(u64(1)),
+        Stored(packed(BIG, 7), 0, 0, bytes(8), "storage", "SHARED_STORAGE", store_only=True),
+        Removed(packed(1)),
     ]
     assert normaliser.engine == "llm-d"
     for odd in (b"", b"\xc1", encode(inside), inside + b"\0", encode(7), b"\x91" * 2000):
@@ -229,7 +227,7 @@ def test_messages_without_a_number_are_read_and_never_complete(topic: bool) -> N
     batches = [batch for record in records for batch in record.batches]
     assert [batch.seq for batch in batches] == [None, 1, 2]
     assert batches[0].events == [Opened(1, False, SOURCE.endpoint)]
-    assert batches[2].events == [Cleared("gpu"), Stored(u64(BIG), 16, 16)]
+    assert batches[2].events == [Cleared("gpu"), Stored(packed(BIG), 16, 16)]
     assert {record.engine for record in records} == {"atom"}
     assert trust_of(records) == ("partial", ["no_sequence"])
 
@@ -237,7 +235,7 @@ def test_messages_without_a_number_are_read_and_never_complete(topic: bool) -> N
 def test_odd_messages_of_a_publisher_that_numbers_are_refused() -> None:
     stream = SourceStream(SOURCE, Connector(), lambda: NOW)
     odd = atom(["AllBlocksCleared"], topic=False)
-    stream.feed_all([(b"", u64(0), encode([NOW, [TRT_STORED], 0])), odd, [b"what"]], NOW)
+    stream.feed_all([(b"", packed(0), encode([NOW, [TRT_STORED], 0])), odd, [b"what"]], NOW)
     assert stream.counts.undecodable == {"frame_count": 2}
     stream = SourceStream(SOURCE, Connector(), lambda: NOW)
     stream.feed_all([[b"what"], [b"", b"\x93"], odd], NOW)

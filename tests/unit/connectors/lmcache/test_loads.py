@@ -12,13 +12,13 @@ from connectors.lmcache.decoder import Place, ReportDecoder, Reported
 from connectors.lmcache.loads import Loads, LoadsOfServers
 from connectors.lmcache.streams import MemoryStream, ReportStream, StorageStream
 from connectors.sources import Source
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import EventsRecord, Removed, Stored
-from schemas.hashes import unpack_hashes
+from schemas.events import EventsRecord
 from schemas.rows import FlowRow, ObjectsRow, Row
 from schemas.settings import Connector, Worker
 from tests.support.inputs.captures import reported, reported_truth
+from tests.support.inputs.event_records import held_after
+from tests.support.replica_agent import ReplicaAgent
 
 MODEL = "org/model-x"
 NOW = 1_800_000_100.0
@@ -44,12 +44,12 @@ def played(name: str, place: Place, *, retains: bool) -> list[EventsRecord]:
 
 def totals(records: list[EventsRecord]) -> dict[str, Any]:
     """Return sums over the rows; memory's occupancy is that of a recount as well."""
-    state, recount = PartitionState(0, Worker(), shards=1), SourceRecount("a@m", 0, Worker())
+    agent, recount = ReplicaAgent(), SourceRecount("a@m", 0, Worker())
     newest: dict[tuple[object, ...], Row] = {}
     for offset, record in enumerate(records):
-        state.apply(offset, record)
+        agent.apply(record)
         recount.apply(offset, record)
-        for row in state.cut(NOW).rows:
+        for row in agent.cut(NOW).rows:
             if isinstance(row, FlowRow | ObjectsRow):
                 newest[type(row), row.window, row.medium, row.group_idx] = row
     sums: dict[str, Any] = {}
@@ -63,16 +63,6 @@ def totals(records: list[EventsRecord]) -> dict[str, Any]:
     return {**sums, "held": held}
 
 
-def held(records: list[EventsRecord]) -> set[int]:
-    there: set[int] = set()
-    for event in (event for record in records for batch in record.batches for event in batch.events):
-        if isinstance(event, Stored):
-            there |= {*unpack_hashes(event.hashes)}
-        elif isinstance(event, Removed):
-            there -= {*unpack_hashes(event.hashes)}
-    return there
-
-
 def test_hits_of_storage_are_no_use_of_memory() -> None:
     """80 chunks stored, 4 evicted; of these, 2 loaded 30 times, each touched when loaded and at the end.
 
@@ -81,7 +71,7 @@ def test_hits_of_storage_are_no_use_of_memory() -> None:
     name = "lmcache-0.5.6-loads-default"
     records, truth = played(name, MEMORY, retains=False), reported_truth(name)
     found = totals(records)
-    assert held(records) == {int(digest[-16:], 16) for digest in truth["held"]}
+    assert held_after(records) == {"cpu": {int(digest[-16:], 16) for digest in truth["held"]}}
     assert (found["held"], truth["stored"], truth["evicted"]) == (76, 80, 4)
     assert (found["filled_blocks"], found["evicted_blocks"], found["lifetime_hist"]) == (80, 4, 4)
     assert (found["stored_objects"], found["uses_hist"]) == (80, 4)

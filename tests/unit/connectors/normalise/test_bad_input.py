@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.engines.recognition import StreamEra
 from connectors.normalise import fast_decoder
 from connectors.normalise.errors import FrameError
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.normaliser import Normaliser
-from connectors.normalise.reference_decoder import ReferenceDecoder
 from schemas.events import Batch, Cleared, Removed, Stored, Undecodable
 from schemas.hashes import unpack_hashes
 from schemas.reasons import UndecodableReason
 from tests.support.calls import calls
+from tests.support.decoders import Decoders
 from tests.support.inputs.captures import NAMES, captured_frames
 from tests.support.suite.night import by_day, examples, first_by_day
 
@@ -270,14 +268,8 @@ STORED_HEAD = ENVELOPE + b"\x97" + encode("BlockStored")
         STORED_HEAD + b"\x91" + BYTES,
         STORED_HEAD + b"\x90\xc0" + LIST,
         STORED_HEAD + b"\x90\xc0\x90\x10\xc0" + TEXT,
-        b"\x92" + encode(1.5) + b"\x91\x81" + encode("block_hashes") + LIST,
-        b"\x92"
-        + encode(1.5)
-        + b"\x91\x82"
-        + encode("type")
-        + encode("BlockRemoved")
-        + encode("block_hashes")
-        + LIST,
+        ENVELOPE + b"\x81" + encode("block_hashes") + LIST,
+        ENVELOPE + b"\x82" + encode("type") + encode("BlockRemoved") + encode("block_hashes") + LIST,
     ],
 )
 def test_absurd_lengths_allocate_nothing(before: bytes, count: int) -> None:
@@ -340,11 +332,8 @@ def test_bad_events_of_a_long_batch_cost_themselves() -> None:
     for at in rng.sample(range(len(events)), 20):
         events[at] = None
     payload = encode([1.5, events, 0])
-    expected = ReferenceDecoder(StreamEra(), forward_session_ids=False).decode_batch(
-        payload, seq=0, received_at=0.0, replayed=False
-    )
     batch = normalise_large(payload)
-    assert batch == expected
+    assert batch == Decoders(received_at=0.0).by_event(payload, 0)
     assert sum(event.count for event in batch.events if isinstance(event, Undecodable)) == 20
 
 
@@ -442,15 +431,13 @@ def check_bounds(payload: bytes) -> Batch:
             assert len(event.hashes) % 8 == 0
             assert len(event.hashes) <= 8 * len(payload)
     msgspec.msgpack.encode(batch)
+    decoders = Decoders(received_at=9.0)
     try:
-        by_event = ReferenceDecoder(StreamEra(), forward_session_ids=False).decode_batch(
-            payload, seq=3, received_at=9.0, replayed=False
-        )
+        by_event = decoders.by_event(payload)
     except FrameError as error:
         by_event = Batch(3, 9.0, 9.0, [Undecodable(error.reason, 3)])
-    at_once = FastDecoder(forward_session_ids=False).decode_batch(payload, 3, 9.0, False)
     assert batch == by_event
-    assert at_once in (None, by_event)
+    assert decoders.at_once(payload) in (None, by_event)
     return batch
 
 
@@ -514,8 +501,6 @@ def test_spliced_captures(one: bytes, other: bytes, data: st.DataObject) -> None
 
 @pytest.mark.parametrize("name", first_by_day(NAMES, 3))
 def test_decoding_at_once_is_possible_for_every_batch_of_one_encoding_and_agrees(name: str) -> None:
-    at_once = FastDecoder(forward_session_ids=False)
-    by_event = ReferenceDecoder(StreamEra(), forward_session_ids=False)
+    decoders = Decoders()
     for seq, payload in enumerate(payloads(name)):
-        batch = at_once.decode_batch(payload, seq, 1.0, False)
-        assert batch == by_event.decode_batch(payload, seq=seq, received_at=1.0, replayed=False)
+        assert decoders.at_once(payload, seq) == decoders.by_event(payload, seq)

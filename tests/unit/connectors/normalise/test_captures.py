@@ -10,7 +10,13 @@ import pytest
 from connectors.normalise.normaliser import Normaliser
 from schemas.events import Batch, Cleared, Removed, Stored
 from schemas.hashes import unpack_hashes
-from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+from tests.support.inputs.captures import (
+    NAMES,
+    captured_batches,
+    captured_final,
+    captured_frames,
+    captured_truth,
+)
 from tests.support.suite.night import first_by_day
 from tests.support.wire import REMOVED_FIELDS, STORED_FIELDS
 
@@ -24,20 +30,6 @@ ERAS = {
     "vllm-0.33.0-map": ("vllm", "map"),
     "vllm-0.33.0-map-hybrid-swa": ("vllm", "map"),
 }
-
-
-def frames(name: str) -> list[tuple[int, bytes]]:
-    return [(int.from_bytes(seq, "big"), payload) for _, seq, payload in captured_frames(name)]
-
-
-def truth(name: str) -> dict[str, Any]:
-    return captured_truth(name)
-
-
-def batches(name: str) -> Iterator[Batch]:
-    normaliser = Normaliser(max_frame_bytes=1 << 24)
-    for seq, payload in frames(name):
-        yield normaliser.normalise(payload, seq=seq, received_at=0.0)
 
 
 def apply(batch: Batch, cached: Counter[tuple[str, int, int]]) -> None:
@@ -65,11 +57,11 @@ def unsigned(value: int | str) -> int:
 
 @pytest.mark.parametrize("name", first_by_day(NAMES, 4))
 def test_the_recount_agrees_with_the_engine_at_every_batch_and_at_the_end(name: str) -> None:
-    known = truth(name)
+    known = captured_truth(name)
     checkpoints = {row[0]: row[1:] for row in known["checkpoints"]}
     cached: Counter[tuple[str, int, int]] = Counter()
     checked = 0
-    for batch in batches(name):
+    for batch in captured_batches(name):
         apply(batch, cached)
         gpu = [copies for (medium, _, _), copies in cached.items() if medium == "gpu"]
         if known["engine"] == "sglang":
@@ -82,17 +74,13 @@ def test_the_recount_agrees_with_the_engine_at_every_batch_and_at_the_end(name: 
     assert checked == known["published_batches"] == len(checkpoints)
 
     final = {(group, block): n for (medium, group, block), n in cached.items() if medium == "gpu"}
-    if known["engine"] == "sglang":
-        expected = Counter((0, unsigned(block)) for _, block in known["final_cached"])
-    else:
-        expected = Counter({(group, unsigned(block)): n for group, block, n in known["final_cached"]})
-    assert final == expected
+    assert final == captured_final(name)
     assert {medium for medium, _, _ in cached} == ({"gpu", "cpu"} if "offload" in known else {"gpu"})
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_engine_events_are_counted_before_removals_are_merged(name: str) -> None:
-    for (_, payload), batch in zip(frames(name), batches(name), strict=True):
+    for (_, _, payload), batch in zip(captured_frames(name), captured_batches(name), strict=True):
         assert batch.engine_events == len(msgspec.msgpack.decode(payload)[1])
         assert not any(
             isinstance(one, Removed)
@@ -105,7 +93,7 @@ def test_engine_events_are_counted_before_removals_are_merged(name: str) -> None
 def test_the_events_of_a_capture_keep_the_engines_order_and_fields() -> None:
     """Compares with a decoding of its own: plain MessagePack values, hash by hash."""
     for name in NAMES:
-        for (_, payload), batch in zip(frames(name), batches(name), strict=True):
+        for (_, _, payload), batch in zip(captured_frames(name), captured_batches(name), strict=True):
             ts, engine_events, _ = msgspec.msgpack.decode(payload)
             assert batch.ts == ts
             assert list(flat(batch)) == list(plain(engine_events))
@@ -171,6 +159,6 @@ def plain(engine_events: list[Any]) -> Iterator[tuple[object, ...]]:
 def test_engine_and_era_are_recognised(name: str) -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 24)
     assert (normaliser.engine, normaliser.wire_era) == ("", "")
-    for seq, payload in frames(name):
+    for seq, (_, _, payload) in enumerate(captured_frames(name)):
         normaliser.normalise(payload, seq=seq, received_at=0.0)
     assert (normaliser.engine, normaliser.wire_era) == ERAS[name]

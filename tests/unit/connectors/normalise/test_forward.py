@@ -14,13 +14,10 @@ from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scan import scan
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
+from tests.support.inputs.packed import packed
 
 encode = msgspec.msgpack.encode
 decode = msgspec.msgpack.Decoder(Batch).decode
-
-
-def u64(*values: int) -> bytes:
-    return b"".join(value.to_bytes(8, "big") for value in values)
 
 
 def payload_of(*events: Any) -> bytes:
@@ -60,7 +57,7 @@ IDLE_MAP = {"type": "BlockInactive", "block_hashes": [1], "medium": "GPU"}
 def test_what_changes_nothing_is_counted_and_left_out_by_every_decoder() -> None:
     gone = [["BlockRemoved", [n], "GPU"] for n in range(4)]
     events = [IDLE_ARRAY, gone[0], IDLE_ARRAY, gone[1], ["AllBlocksCleared"], IDLE_ARRAY]
-    expected = [Removed(u64(0, 1)), Cleared()], 3
+    expected = [Removed(packed(0, 1)), Cleared()], 3
     assert normalised(*events) == scanned(*events) == at_once(*events) == expected
     assert (
         scanned(IDLE_MAP, IDLE_MAP)
@@ -71,7 +68,7 @@ def test_what_changes_nothing_is_counted_and_left_out_by_every_decoder() -> None
     assert (
         scanned(gone[2], IDLE_MAP, gone[3])
         == normalised(gone[2], IDLE_MAP, gone[3])
-        == ([Removed(u64(2, 3))], 1)
+        == ([Removed(packed(2, 3))], 1)
     )
 
 
@@ -124,9 +121,9 @@ def test_blocks_that_move_leave_one_medium_and_come_to_another() -> None:
         moved,
         {"type": "BlockRemoved", "block_hashes": [9], "group_idx": 1},
     ]
-    left = Removed(u64(6, 7, 8), group_idx=1)
-    came = Stored(u64(7, 8), 0, medium="cpu", group_idx=1)
-    assert normalised(*events) == ([left, came, Removed(u64(9), group_idx=1)], 0)
+    left = Removed(packed(6, 7, 8), group_idx=1)
+    came = Stored(packed(7, 8), 0, medium="cpu", group_idx=1)
+    assert normalised(*events) == ([left, came, Removed(packed(9), group_idx=1)], 0)
     assert scanned(*events) is None
     assert at_once(moved) is None
 
@@ -154,7 +151,7 @@ def test_counts_of_copies_that_remain_change_nothing(counts: Any) -> None:
     # Proposed for vLLM's removals (#48933); every removal is of one physical copy, whatever it says remains.
     gone = {"type": "BlockRemoved", "block_hashes": [7, 7], "medium": "GPU", "group_idx": 0}
     said = {**gone, "remaining_copy_counts": counts}
-    expected = [Removed(u64(7, 7, 7, 7))], 0
+    expected = [Removed(packed(7, 7, 7, 7))], 0
     assert normalised(said, gone) == scanned(said, gone) == at_once(said, gone) == expected
 
 

@@ -7,15 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import DONE, GAVE_UP, STATUS
-from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
-from connectors.normalise.scan import content_of, scan
 from schemas.events import Batch, Removed, Stored
+from tests.support.decoders import MAX_FRAME_BYTES, Decoders
+from tests.support.inputs.packed import packed
 
-MAX_FRAME_BYTES = 1 << 20
 encode = msgspec.msgpack.encode
 
 
@@ -27,19 +25,9 @@ def removed(numbers: range, medium: str = "GPU") -> list[Any]:
     return ["BlockRemoved", list(numbers), medium]
 
 
-def scanned(payload: bytes, linker: Linker | None) -> Any:
-    """Scan one payload."""
-    return scan(
-        Bundle.of([(b"", bytes(8), payload)]),
-        1.0,
-        max_frame_bytes=MAX_FRAME_BYTES,
-        content=content_of(linker),
-    )
-
-
 def given_up(payload: bytes, linker: Linker | None = None) -> Batch:
     """Check that the scanner leaves a payload alone; return what event by event is made of it."""
-    found = scanned(payload, linker)
+    found = Decoders(linker=linker).scan(payload)
     assert found.columns[STATUS].tolist() == [GAVE_UP]
     assert not found.encoded.size
     return Normaliser(max_frame_bytes=MAX_FRAME_BYTES).normalise(payload, seq=0, received_at=1.0)
@@ -60,18 +48,12 @@ def test_stores_that_take_more_room_than_they_came_in(blocks: int, linked: bool)
     """Short hashes take eight bytes each in a record, so room ends somewhere in a store."""
     count = 3_000 if linked else 3_800
     tokens = [7] * blocks if linked else []
-    stored = [
-        "BlockStored",
-        list(range(blocks)),
-        None,
-        tokens,
-        1,
-        *([None, "GPU", None, None] if linked else []),
-    ]
+    rest = [None, "GPU", None, None] if linked else []
+    stored = ["BlockStored", [*range(blocks)], None, tokens, 1, *rest]
     events = [stored] * count
     batch = given_up(encode([1.5, events, 0]), Linker(b"") if linked else None)
     assert batch.engine_events == count
-    hashes = b"".join(number.to_bytes(8, "big") for number in range(blocks))
+    hashes = packed(*range(blocks))
     assert [event.hashes for event in batch.events if isinstance(event, Stored)] == [hashes] * count
 
 
@@ -87,14 +69,11 @@ def test_a_link_that_no_room_is_left_for() -> None:
             for at in range(0, count, 2_000)
         ]
         payload = encode([1.5, [*parts, last], 0])
-        found = scanned(payload, linker)
+        found = Decoders(linker=linker).scan(payload)
         seen.append(int(found.columns[STATUS, 0]))
         if seen[-1] == DONE:
             batch = msgspec.msgpack.decode(found.encoded.tobytes(), type=Batch)
-            expected = Normaliser(
-                max_frame_bytes=MAX_FRAME_BYTES, forwarding=Forwarding(linker=linker)
-            ).normalise(payload, seq=0, received_at=1.0)
-            assert batch == expected
+            assert batch == Decoders(linker=linker).by_event(payload)
     assert seen == sorted(seen, reverse=DONE > GAVE_UP)
     assert {DONE, GAVE_UP} == {*seen}
 

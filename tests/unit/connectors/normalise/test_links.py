@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -11,21 +10,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from connectors.engines.recognition import StreamEra
-from connectors.frames.bundle import Bundle
-from connectors.normalise.columns import DONE, END, START, STATUS
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.links import Linker
-from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import scan
 from connectors.normalise.scanner import blake2b as compiled
 from connectors.process.compiled import compiled_nogil, pointer_to_bytes, pointer_to_words
 from pipeline.simulator.engine import events as simulator
 from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
-from schemas.events import Batch, Stored
+from schemas.events import Stored
 from schemas.hashes import unpack_hashes
 from schemas.hashing.content import link
+from tests.support.decoders import Decoders
 from tests.support.inputs.captures import NAMES, captured_frames
 from tests.support.suite.night import first_by_day
 
@@ -33,7 +27,6 @@ KEYS = [b"", b"sixteen bytes ok", bytes(range(64)), b"long" * 40]
 TOKENS = [0, 1, 127, 128, 255, 256, 65_535, 65_536, (1 << 32) - 1, *range(1_000, 1_023)]
 HASHES = [2**63 + 1, 7]
 encode = msgspec.msgpack.encode
-decode = msgspec.msgpack.Decoder(Batch).decode
 
 
 @compiled_nogil
@@ -55,26 +48,9 @@ def test_compiled_digests_are_those_of_hashlib(key: bytes) -> None:
 
 def stored(event: Any, key: bytes = b"") -> Stored:
     """Return what an event becomes, by all three decoders, which agree."""
-    payload = encode([1.5, [event], 0])
-    linker = Linker(key)
-    by_event = ReferenceDecoder(StreamEra(), forward_session_ids=False, linker=linker).decode_batch(
-        payload, seq=3, received_at=2.0, replayed=False
-    )
-    at_once = FastDecoder(forward_session_ids=False, linker=linker).decode_batch(payload, 3, 2.0, False)
-    assert at_once == by_event
-    assert scanned([payload], linker, first=3) == [by_event]
-    (found,) = by_event.events
+    (found,) = Decoders(linker=Linker(key)).agreed(event, quick=True)
     assert isinstance(found, Stored)
     return found
-
-
-def scanned(payloads: Iterable[bytes], linker: Linker, first: int = 0) -> list[Batch | None]:
-    bundle = Bundle.of((b"t", seq.to_bytes(8, "big"), payload) for seq, payload in enumerate(payloads, first))
-    result = scan(bundle, 2.0, max_frame_bytes=1 << 20, content=linker.state)
-    return [
-        decode(result.encoded[start:end].tobytes()) if status == DONE else None
-        for status, start, end in result.columns[[STATUS, START, END]].T.tolist()
-    ]
 
 
 def in_map(**fields: Any) -> dict[str, Any]:
@@ -172,14 +148,11 @@ def test_what_does_not_tell_has_no_links(event: Any) -> None:
 def test_all_decoders_agree_on_captures(name: str) -> None:
     payloads = [payload for _, _, payload in captured_frames(name)]
     payloads = [payload for payload in payloads if len(payload) <= 64 << 10]
-    linker = Linker(b"")
-    reference = ReferenceDecoder(StreamEra(), forward_session_ids=False, linker=linker)
-    fast = FastDecoder(forward_session_ids=False, linker=linker)
+    decoders = Decoders(linker=Linker(b""))
     linked = 0
-    for seq, (payload, batch) in enumerate(zip(payloads, scanned(payloads, linker), strict=True)):
-        wanted = reference.decode_batch(payload, seq=seq, received_at=2.0, replayed=False)
-        assert batch == wanted
-        assert fast.decode_batch(payload, seq, 2.0, False) == wanted
+    for seq, (payload, batch) in enumerate(zip(payloads, decoders.scanned(*payloads, first=0), strict=True)):
+        wanted = decoders.by_event(payload, seq)
+        assert batch == decoders.at_once(payload, seq) == wanted
         linked += sum(bool(event.links) for event in wanted.events if isinstance(event, Stored))
     # Arrays before vLLM 0.17 and SGLang 0.5.20 say nothing of keys.
     assert bool(linked) == name.startswith(("vllm-0.2", "vllm-0.3"))
@@ -192,7 +165,7 @@ def test_another_engine_tells_the_same_links() -> None:
     for era in ("vllm-0.17", "vllm-0.22", "vllm-0.24", "vllm-0.33", "sglang-0.5.23", "trtllm-1.3"):
         digests = tuple(rng.randbytes(32) for _ in range(4))
         event = simulator.Stored(digests, None, tokens, 16, "gpu", 0, "full_attention", None, None, None)
-        (batch,) = scanned([encoded_batch(ERAS[era], 1.5, [event])], Linker(b""))
+        (batch,) = Decoders(linker=Linker(b"")).scanned(encoded_batch(ERAS[era], 1.5, [event]))
         assert batch is not None
         told.add(b"".join(event.links for event in batch.events if isinstance(event, Stored)))
     assert told == {

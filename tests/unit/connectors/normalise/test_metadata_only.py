@@ -17,6 +17,8 @@ from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from schemas.events import Batch, Stored
 from schemas.settings import Connector
+from tests.support.inputs.event_records import events_in
+from tests.support.wire import STORED_FIELDS
 
 SALT = "SALT-5f3c9a"
 PROMPT = "PROMPT my dear aunt lives in"
@@ -33,24 +35,6 @@ EXTRA_KEYS = [["adapter", [MM_KEY, -7], SALT, EMBED_DIGEST, PROMPT], None]
 UNKNOWN = {"text": PROMPT, "ids": TOKENS, "deep": [[{SALT: [EMBED_DIGEST, MM_KEY]}]], MM_KEY: SESSION}
 
 HASHES = [2**63 + 1, 2**63 + 2]
-
-
-def in_array(length: int, *more: Any) -> list[Any]:
-    fields = [
-        "BlockStored",
-        HASHES,
-        5,
-        TOKENS,
-        16,
-        None,
-        "GPU",
-        "adapter",
-        EXTRA_KEYS,
-        0,
-        "full_attention",
-        None,
-    ]
-    return [*fields[:length], *more]
 
 
 IN_MAP = {
@@ -71,6 +55,12 @@ IN_MAP = {
     "prompt": PROMPT,
     "from_the_future": UNKNOWN,
 }
+
+
+def in_array(length: int, *more: Any) -> list[Any]:
+    return [*[IN_MAP.get(name) for name in STORED_FIELDS][:length], *more]
+
+
 UNLABELLED = {key: value for key, value in IN_MAP.items() if key != "cache_salt"}
 REMOVED = {"type": "BlockRemoved", "block_hashes": HASHES, "medium": "GPU", "cache_salt": SALT, "x": UNKNOWN}
 CLEARED = {"type": "AllBlocksCleared", "token_ids": TOKENS, "why": PROMPT}
@@ -80,16 +70,7 @@ PAIRS = [[token, token] for token in TOKENS]
 GOOD = [
     *(in_array(length) for length in (5, 6, 7, 8, 9, 10, 12)),
     in_array(12, "LOCAL", None, SESSION, TOKENS, UNKNOWN),
-    [
-        "BlockStored",
-        [-1],
-        None,
-        [[token, token] for token in TOKENS],
-        16,
-        None,
-        "GPU",
-        {"cache_salt": SALT, "m": UNKNOWN},
-    ],
+    ["BlockStored", [-1], None, PAIRS, 16, None, "GPU", {"cache_salt": SALT, "m": UNKNOWN}],
     IN_MAP,
     UNLABELLED,
     ["BlockRemoved", HASHES, "GPU", 0, SALT, UNKNOWN],
@@ -250,6 +231,6 @@ def test_a_stream_that_names_sessions_scans_nothing() -> None:
     messages = [(b"t", seq.to_bytes(8, "big"), payload) for seq in range(50)]
     records = [*stream.feed_all(messages[:2], 2.0), *stream.feed_all(Bundle.of(messages[2:]), 2.0)]
     records += stream.flush()
-    events = [event for record in records for batch in record.batches for event in batch.events]
+    events = events_in(records)
     sessions = [event.session for event in events if isinstance(event, Stored)]
     assert sessions == [Pseudonyms(b"a" * 16).name(SESSION)] * 50

@@ -10,14 +10,11 @@ from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.normaliser import FIRST_LOOKS, LOOK_EVERY, Normaliser
 from connectors.normalise.pseudonyms import Pseudonyms
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
+from tests.support.inputs.packed import packed
 
 PARENT = 2**64 - 2
 TOKENS = list(range(32))
 METADATA = {"cache_salt": "salt"}
-
-
-def u64(*values: int) -> bytes:
-    return b"".join((value % 2**64).to_bytes(8, "big") for value in values)
 
 
 def normalise(payload: Any) -> Batch:
@@ -65,7 +62,7 @@ STORED = [
 )
 def test_arrays_of_every_length(length: int, known: dict[str, Any]) -> None:
     event = [*STORED, "later", {"unknown": b"\xff"}, [[]]][:length]
-    assert events_of(event) == [Stored(u64(1, 2), 16, 32, u64(PARENT), **known)]
+    assert events_of(event) == [Stored(packed(1, 2), 16, 32, packed(PARENT), **known)]
 
 
 def as_map(**fields: Any) -> dict[str, Any]:
@@ -89,21 +86,21 @@ def test_maps_with_all_and_with_few_fields_in_any_order() -> None:
         lookahead_token_ids=[5],
         from_the_future={"a": [1]},
     )
-    expected = Stored(u64(1, 2), 16, 32, u64(PARENT), "cpu", None, 3, "sliding_window", 128, "ad")
+    expected = Stored(packed(1, 2), 16, 32, packed(PARENT), "cpu", None, 3, "sliding_window", 128, "ad")
     assert events_of(full) == [expected]
     assert events_of(dict(reversed(full.items()))) == [expected]
-    assert events_of(as_map()) == [Stored(u64(1, 2), 16, 32)]
+    assert events_of(as_map()) == [Stored(packed(1, 2), 16, 32)]
 
 
 def test_a_numbered_adapter_without_a_name_is_named_by_its_number() -> None:
-    assert events_of(as_map(lora_id=4)) == [Stored(u64(1, 2), 16, 32, lora="4")]
-    assert events_of(["BlockStored", [1], None, [], 16, 4]) == [Stored(u64(1), 16, 16, lora="4")]
+    assert events_of(as_map(lora_id=4)) == [Stored(packed(1, 2), 16, 32, lora="4")]
+    assert events_of(["BlockStored", [1], None, [], 16, 4]) == [Stored(packed(1), 16, 16, lora="4")]
 
 
 def test_position_seven_is_a_name_in_vllm_and_metadata_in_sglang() -> None:
     event = ["BlockStored", [-1], None, TOKENS, 16, None, "GPU"]
-    assert events_of([*event, "ad"]) == [Stored(u64(-1), 16, 16, lora="ad")]
-    assert events_of([*event, METADATA]) == [Stored(u64(-1), 16, 16)]
+    assert events_of([*event, "ad"]) == [Stored(packed(-1), 16, 16, lora="ad")]
+    assert events_of([*event, METADATA]) == [Stored(packed(-1), 16, 16)]
 
 
 @pytest.mark.parametrize(
@@ -142,12 +139,12 @@ def test_array_and_map_events_mix_in_one_batch_with_a_bad_one_between() -> None:
         ]
     )
     assert batch.events == [
-        Removed(u64(1, 2)),
-        Stored(u64(1, 2), 16, 32),
+        Removed(packed(1, 2)),
+        Stored(packed(1, 2), 16, 32),
         Undecodable("bad_block_size", 7),
-        Stored(u64(1, 2), 16, 32, u64(PARENT)),
+        Stored(packed(1, 2), 16, 32, packed(PARENT)),
         Cleared(),
-        Removed(u64(4)),
+        Removed(packed(4)),
     ]
     assert batch.engine_events == 7
 
@@ -165,12 +162,12 @@ def test_adjacent_removals_merge_only_within_one_medium_and_group() -> None:
         ["BlockRemoved", [7], "cpu", 1],
     ]
     expected = [
-        Removed(u64(1, 2, 2)),
-        Removed(u64(3), group_idx=1),
-        Removed(u64(4, -5), "cpu", None, 1),
-        Removed(u64(6), "cpu", "cpu", 1),
+        Removed(packed(1, 2, 2)),
+        Removed(packed(3), group_idx=1),
+        Removed(packed(4, -5), "cpu", None, 1),
+        Removed(packed(6), "cpu", "cpu", 1),
         Cleared(),
-        Removed(u64(7), "cpu", "cpu", 1),
+        Removed(packed(7), "cpu", "cpu", 1),
     ]
     assert events_of(*removed) == expected
     names = ("type", "block_hashes", "medium", "group_idx")
@@ -178,26 +175,26 @@ def test_adjacent_removals_merge_only_within_one_medium_and_group() -> None:
 
 
 def test_legal_oddities_are_no_errors() -> None:
-    assert events_of(["BlockStored", [], PARENT, TOKENS, 16]) == [Stored(b"", 16, 0, u64(PARENT))]
+    assert events_of(["BlockStored", [], PARENT, TOKENS, 16]) == [Stored(b"", 16, 0, packed(PARENT))]
     placeholder = ["BlockStored", [b"\1" * 32, 9], None, [], 0, None, "CPU", None, None, None, None, None]
-    assert events_of(placeholder) == [Stored(b"\1" * 8 + u64(9), 0, 0, None, "cpu")]
+    assert events_of(placeholder) == [Stored(b"\1" * 8 + packed(9), 0, 0, None, "cpu")]
     bigrams = ["BlockStored", [-(2**63)], -1, [[1, 2], [2, 3]], 1]
-    assert events_of(bigrams) == [Stored(u64(2**63), 1, 1, u64(-1))]
+    assert events_of(bigrams) == [Stored(packed(2**63), 1, 1, packed(-1))]
     assert events_of(as_map(block_hashes=[1, -1, b"\2" * 16, 2**64 - 1])) == [
-        Stored(u64(1, -1) + b"\2" * 8 + u64(-1), 16, 64)
+        Stored(packed(1, -1) + b"\2" * 8 + packed(-1), 16, 64)
     ]
 
 
 def test_sessions_are_forwarded_only_on_demand() -> None:
     event = as_map(session_id="chat-1")
-    assert events_of(event) == [Stored(u64(1, 2), 16, 32)]
+    assert events_of(event) == [Stored(packed(1, 2), 16, 32)]
     names = Pseudonyms(b"k" * 16)
     forwarding = Normaliser(max_frame_bytes=1 << 20, forwarding=Forwarding(names))
     for mixed in ([event], [event, ["AllBlocksCleared"]]):
         payload = msgspec.msgpack.encode([1.5, mixed])
         for _ in range(FIRST_LOOKS + 2):
             batch = forwarding.normalise(payload, seq=0, received_at=0.0)
-            assert batch.events[0] == Stored(u64(1, 2), 16, 32, session=names.name("chat-1"))
+            assert batch.events[0] == Stored(packed(1, 2), 16, 32, session=names.name("chat-1"))
 
 
 @pytest.mark.parametrize(

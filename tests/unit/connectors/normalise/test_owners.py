@@ -7,14 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.frames.bundle import Bundle
-from connectors.normalise.columns import DONE, END, START, STATUS
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.normaliser import Normaliser
-from connectors.normalise.scan import scan
-from schemas.events import Batch, Cleared, Event, Removed, Stored
+from schemas.events import Cleared, Event, Removed, Stored
+from tests.support.decoders import Decoders
+from tests.support.inputs.packed import packed
 
-ONE = (1).to_bytes(8, "big")
+ONE = packed(1)
 
 
 def stored(medium: str | None, **said: Any) -> dict[str, Any]:
@@ -37,20 +35,9 @@ def removed(medium: str | None, **said: Any) -> dict[str, Any]:
 
 def decoded(*events: Any) -> tuple[list[Event], bool]:
     """Return what a payload says, and whether the quick ways understood it, which then say the same."""
-    payload = msgspec.msgpack.encode([1.5, list(events), 0])
-    batch = Normaliser(max_frame_bytes=1 << 20).normalise(payload, seq=0, received_at=5.0)
-    at_once = FastDecoder(forward_session_ids=False).decode_batch(payload, 0, 5.0, False)
-    result = scan(Bundle.of([(b"", bytes(8), payload)]), 5.0, max_frame_bytes=1 << 20)
-    done = bool(result.columns[STATUS, 0] == DONE)
-    assert at_once in (None, batch)
-    if done:
-        assert (
-            msgspec.msgpack.decode(
-                result.encoded[slice(*result.columns[[START, END], 0])].tobytes(), type=Batch
-            )
-            == batch
-        )
-    return batch.events, done
+    decoders = Decoders()
+    (scanned,) = decoders.scanned(msgspec.msgpack.encode([1.5, events, 0]))
+    return decoders.agreed(*events), scanned is not None
 
 
 @pytest.mark.parametrize(

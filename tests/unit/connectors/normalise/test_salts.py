@@ -10,26 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle
-from connectors.normalise.columns import DONE, STATUS
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import FIRST_LOOKS, Normaliser
 from connectors.normalise.pseudonyms import Pseudonyms
-from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import content_of, names_of, scan
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
-from schemas.events import Batch, Event, Stored, Undecodable
+from schemas.events import Event, Stored, Undecodable
 from schemas.settings import Connector
+from tests.support.decoders import Decoders
+from tests.support.inputs.event_records import events_in
 
 KEY = b"0123456789abcdef"
 NAMES = Pseudonyms(KEY)
 DIGEST = bytes(range(32))
 encode = msgspec.msgpack.encode
-decode = msgspec.msgpack.Decoder(Batch).decode
 
 OF_SGLANG = bytes.fromhex(
     "93cb3ff8000000000000918aa474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657392f909"
@@ -54,39 +50,15 @@ def named(text: str) -> str:
 
 
 def decoded(event: Any, linker: Linker | None = None) -> Event:
-    """Return what an event becomes, by both decoders and, if it does not give up, the scanner."""
-    payload = encode([1.5, [event], 0])
-    by_event = ReferenceDecoder(
-        StreamEra(), forward_session_ids=False, linker=linker, salts=NAMES
-    ).decode_batch(payload, seq=3, received_at=2.0, replayed=False)
-    fast = FastDecoder(forward_session_ids=False, linker=linker, salts=NAMES)
-    assert fast.decode_batch(payload, 3, 2.0, False) in (by_event, None)
-    assert scanned(payload, linker) in (by_event, None)
-    (found,) = by_event.events
+    """Return what an event becomes, by all decoders that do not give it up."""
+    (found,) = Decoders(linker=linker, salts=NAMES).agreed(event)
     return found
-
-
-def scanned(payload: bytes, linker: Linker | None = None) -> Batch | None:
-    result = scan(
-        Bundle.of([(b"t", (3).to_bytes(8, "big"), payload)]),
-        2.0,
-        max_frame_bytes=1 << 20,
-        content=content_of(linker),
-        salts=names_of(NAMES),
-    )
-    return decode(result.encoded.tobytes()) if result.columns[STATUS, 0] == DONE else None
 
 
 def salt(event: Any) -> str | None:
     """Return the name of an event's salt, which all three ways say."""
-    stored = decoded(event)
+    (stored,) = Decoders(salts=NAMES).agreed(event, quick=True)
     assert isinstance(stored, Stored)
-    payload = encode([1.5, [event], 0])
-    batch = scanned(payload)
-    assert batch is not None
-    assert batch.events == [stored]
-    fast = FastDecoder(forward_session_ids=False, salts=NAMES).decode_batch(payload, 3, 2.0, False)
-    assert fast == batch
     return stored.salt
 
 
@@ -95,23 +67,19 @@ def in_map(**fields: Any) -> dict[str, Any]:
     return every | {"medium": "GPU"} | fields
 
 
-@pytest.mark.parametrize(
-    ("payload", "adapter"), [(OF_SGLANG, "sql"), (OF_VLLM, "sql")], ids=["SGLang", "vLLM"]
-)
-def test_sessions_and_salts_as_engines_send_them(payload: bytes, adapter: str) -> None:
+@pytest.mark.parametrize("payload", [OF_SGLANG, OF_VLLM], ids=["SGLang", "vLLM"])
+def test_sessions_and_salts_as_engines_send_them(payload: bytes) -> None:
     forwarding = Forwarding(sessions=NAMES, salts=NAMES)
     normaliser = Normaliser(max_frame_bytes=1 << 20, forwarding=forwarding)
     for seq in range(FIRST_LOOKS + 2):
         (event,) = normaliser.normalise(payload, seq=seq, received_at=2.0).events
         assert isinstance(event, Stored)
-        assert (event.session, event.salt, event.lora) == (named("chat-1"), named("SALT"), adapter)
+        assert (event.session, event.salt, event.lora) == (named("chat-1"), named("SALT"), "sql")
     source = Source("r", 0, "m", "t", "m/s/t", "tcp://x:1")
     stream = SourceStream(source, Connector(), clock=lambda: 2.0, forwarding=forwarding)
     messages = [(b"t", seq.to_bytes(8, "big"), payload) for seq in range(4)]
     records = [*stream.feed_all(messages[:2], 2.0), *stream.feed_all(Bundle.of(messages[2:]), 2.0)]
-    events = [
-        event for record in [*records, *stream.flush()] for batch in record.batches for event in batch.events
-    ]
+    events = events_in([*records, *stream.flush()])
     told = [(event.session, event.salt) for event in events if isinstance(event, Stored)]
     assert told == [(named("chat-1"), named("SALT"))] * 4
 
@@ -130,14 +98,9 @@ def test_without_names_there_are_none() -> None:
 def test_the_scanner_makes_the_names_of_pseudonyms(key: bytes, salt_text: str) -> None:
     names = Pseudonyms(key)
     payload = encode([1.5, [in_map(cache_salt=salt_text)] * 2, 0])
-    result = scan(
-        Bundle.of([(b"t", bytes(8), payload)]),
-        2.0,
-        max_frame_bytes=1 << 20,
-        salts=names_of(names),
-    )
-    events = decode(result.encoded.tobytes()).events
-    assert {event.salt for event in events if isinstance(event, Stored)} == {names.name(salt_text)}
+    (batch,) = Decoders(salts=names).scanned(payload)
+    assert batch is not None
+    assert {event.salt for event in batch.events if isinstance(event, Stored)} == {names.name(salt_text)}
 
 
 @pytest.mark.parametrize(
@@ -186,20 +149,8 @@ def test_keys_of_another_form_tell_none(extra_keys: Any) -> None:
 
 
 def test_arrays_tell_none() -> None:
-    fields = [
-        "BlockStored",
-        [5],
-        None,
-        [1, 1],
-        2,
-        None,
-        "GPU",
-        None,
-        [["image of 0.18"]],
-        0,
-        "full_attention",
-        None,
-    ]
+    begin = ["BlockStored", [5], None, [1, 1], 2, None, "GPU", None]
+    fields = [*begin, [["image of 0.18"]], 0, "full_attention", None]
     for length in (9, 10, 12):
         assert salt(fields[:length]) is None
     assert salt(["BlockStored", [-1], None, [1, 1], 2, None, "GPU", {"cache_salt": "SALT"}]) is None
@@ -209,9 +160,7 @@ def test_links_are_those_of_the_raw_salt() -> None:
     event = in_map(cache_salt="pepper")
     stored = decoded(event, Linker(b"a key of a fleet"))
     assert isinstance(stored, Stored)
-    alone = FastDecoder(forward_session_ids=False, linker=Linker(b"a key of a fleet")).decode_batch(
-        encode([1.5, [event], 0]), 3, 2.0, False
-    )
+    alone = Decoders(linker=Linker(b"a key of a fleet")).at_once(encode([1.5, [event], 0]))
     assert alone is not None
     assert stored.salt == named("pepper")
     assert [stored.links] == [one.links for one in alone.events if isinstance(one, Stored)]

@@ -51,11 +51,6 @@ encode = msgspec.msgpack.encode
 decode = msgspec.msgpack.Decoder(Batch).decode
 
 
-def frames_of(name: str) -> list[Frames]:
-    frames: list[Frames] = captured_frames(name)
-    return frames
-
-
 def messages(payloads: list[bytes], first: int = 0) -> Bundle:
     return Bundle.of((b"t", seq.to_bytes(8, "big"), payload) for seq, payload in enumerate(payloads, first))
 
@@ -107,13 +102,13 @@ def done_and_equal(payloads: list[bytes], *, salts: Pseudonyms | None = None) ->
 
 @pytest.mark.parametrize("name", [*NAMES, *TIERS])
 def test_every_batch_of_every_capture_is_done(name: str) -> None:
-    payloads = [payload for _, _, payload in frames_of(name) if len(payload) <= MAX_FRAME_BYTES]
+    payloads = [payload for _, _, payload in captured_frames(name) if len(payload) <= MAX_FRAME_BYTES]
     assert done_and_equal(payloads) == len(payloads)
 
 
 @pytest.mark.parametrize("name", PUBLISHERS)
 def test_what_it_does_of_other_publishers_batches_is_right(name: str) -> None:
-    payloads = [frames[-1] for frames in frames_of(name)]
+    payloads = [frames[-1] for frames in captured_frames(name)]
     done = done_and_equal(payloads)
     # Whether that medium is store-only, only the engine tells.
     by_engine = sum(b"REMOTE" in payload for payload in payloads)
@@ -164,7 +159,7 @@ def test_every_batch_of_every_era_is_done(era: str) -> None:
 
 
 def test_what_it_writes_is_what_the_records_encoder_writes_but_for_the_width_of_lengths() -> None:
-    payloads = [payload for name in NAMES for _, _, payload in frames_of(name)[::7]]
+    payloads = [payload for name in NAMES for _, _, payload in captured_frames(name)[::7]]
     result = scanned(payloads)
     for seq, payload in enumerate(payloads):
         batch = reference(payload, seq)

@@ -23,6 +23,7 @@ from connectors.sources import Source, SourceKey
 from schemas.events import EventsRecord, SourceStatus, Stored
 from schemas.settings import Connector
 from tests.support.inputs.captures import NAMES, captured_frames
+from tests.support.inputs.event_records import events_in
 from tests.support.inputs.troubled_frames import troubled
 from tests.support.suite.night import first_by_day
 
@@ -384,6 +385,6 @@ def test_salts_of_gathered_batches_are_named(in_turn: bool) -> None:
         together = gathered_together([key], side_by_side([bundle]), NOW, gathered, SETTINGS, forwarding)
         assert together.others == []
     records = decoded([*records, *stream.flush()])
-    events = [event for record in records for batch in record.batches for event in batch.events]
+    events = events_in(records)
     salts = [event.salt for event in events if isinstance(event, Stored)]
     assert salts == [names.name("pepper")] * 60

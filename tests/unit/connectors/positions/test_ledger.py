@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from connectors.order.records import Mention, mention_of
 from connectors.positions.ledger import Ledger, advance
 from connectors.sources import SourceKey
-from schemas.events import Batch, Closed, EventsRecord, Gap, Stored
+from schemas.events import Batch, Closed, Gap, Stored
 from schemas.positions import PositionRecord
+from tests.support.inputs.event_records import batch, notice, record
 
 SOURCES: list[SourceKey] = [("a", 0), ("a", 1), ("b", 0)]
 PARTITION_OF = {"a": 3, "b": 5}
@@ -191,19 +192,17 @@ def test_a_source_that_comes_back_before_it_was_forgotten_stays() -> None:
 
 
 def test_what_a_record_says_of_its_source() -> None:
-    def record(*batches: Batch, last_seq: int | None = None) -> EventsRecord:
-        return EventsRecord(
-            "r", "m", "d", 2, 77, list(batches), last_seq=last_seq, last_fingerprint=9 if last_seq else 0
-        )
+    def said(*batches: Batch) -> Mention:
+        told = record(*batches, life=77, last_fingerprint=9 if batches[0].seq else 0)
+        told.dp_rank = 2
+        return mention_of(told)
 
-    stored = Batch(7, 1.0, 2.0, [Stored(b"12345678", 16)])
-    gap = Batch(None, 1.0, 2.0, [Gap(8, 9, "replay_holes")])
-    closed = Batch(None, 1.0, 2.0, [Closed("restarted")])
-    empty = Batch(7, 1.0, 2.0, [])
-    assert mention_of(record(stored, gap, last_seq=7)) == Mention(("r", 2), 77, 7, 9, False)
-    assert mention_of(record(stored, closed, last_seq=7)) == Mention(("r", 2), 77, 7, 9, True)
-    assert mention_of(record(closed)) == Mention(("r", 2), 77, None, 0, True)
-    assert mention_of(record(empty, last_seq=7)) == Mention(("r", 2), 77, 7, 9, False)
+    stored, empty = batch(7, 1.0, Stored(b"12345678", 16)), batch(7, 1.0)
+    gap, closed = notice(1.0, Gap(8, 9, "replay_holes")), notice(1.0, Closed("restarted"))
+    assert said(stored, gap) == Mention(("r", 2), 77, 7, 9, False)
+    assert said(stored, closed) == Mention(("r", 2), 77, 7, 9, True)
+    assert said(closed) == Mention(("r", 2), 77, None, 0, True)
+    assert said(empty) == Mention(("r", 2), 77, 7, 9, False)
 
 
 def test_a_position_tells_of_which_life_its_incarnation_is() -> None:

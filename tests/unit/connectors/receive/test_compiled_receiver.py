@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -20,20 +21,34 @@ Socket = zmq.Socket[bytes]
 ROOM = 64 << 20
 
 
+@contextmanager
+def connected(count: int) -> Iterator[list[tuple[Socket, Socket]]]:
+    """Senders and the receivers that they are connected to."""
+    context: zmq.Context[Socket] = zmq.Context()
+    pairs = [(context.socket(zmq.PAIR), context.socket(zmq.PAIR)) for _ in range(count)]
+    for number, pair in enumerate(pairs):
+        for socket in pair:
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.set_hwm(0)
+        pair[0].bind(f"inproc://engine-{number}")
+        pair[1].connect(f"inproc://engine-{number}")
+    yield pairs
+    for pair in pairs:
+        for socket in pair:
+            socket.close()
+    context.term()
+
+
 @pytest.fixture
 def sockets() -> Iterator[tuple[Socket, Socket]]:
-    """A sender and a receiver that are connected."""
-    context: zmq.Context[Socket] = zmq.Context()
-    sender, receiver = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
-    for socket in (sender, receiver):
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.set_hwm(0)
-    sender.bind("inproc://engine")
-    receiver.connect("inproc://engine")
-    yield sender, receiver
-    sender.close()
-    receiver.close()
-    context.term()
+    with connected(1) as (pair,):
+        yield pair
+
+
+@pytest.fixture
+def many() -> Iterator[list[tuple[Socket, Socket]]]:
+    with connected(40) as pairs:
+        yield pairs
 
 
 def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tuple[Bundle, bool]]:
@@ -147,24 +162,6 @@ def test_a_turn_has_its_bounds(sockets: tuple[Socket, Socket]) -> None:
     assert (bundle.seqs.tolist(), emptied) == ([6, 7, 8, 9], True)
     ((bundle, emptied),) = taken(Receiver(messages=512, size=1 << 20), [socket], ROOM)
     assert (len(bundle), emptied) == (0, True)
-
-
-@pytest.fixture
-def many() -> Iterator[list[tuple[Socket, Socket]]]:
-    """Senders and the receivers that they are connected to."""
-    context: zmq.Context[Socket] = zmq.Context()
-    pairs = [(context.socket(zmq.PAIR), context.socket(zmq.PAIR)) for _ in range(40)]
-    for number, pair in enumerate(pairs):
-        for socket in pair:
-            socket.setsockopt(zmq.LINGER, 0)
-            socket.set_hwm(0)
-        pair[0].bind(f"inproc://engine-{number}")
-        pair[1].connect(f"inproc://engine-{number}")
-    yield pairs
-    for pair in pairs:
-        for socket in pair:
-            socket.close()
-    context.term()
 
 
 @pytest.mark.parametrize("turns", first_by_day([6, 60]))

@@ -10,11 +10,12 @@ from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.receive.emitter import Emitter
 from connectors.sources import Source
-from pipeline.residency.partition import PartitionState
-from schemas.events import Cleared, Closed, Event, EventsRecord, Gap, Opened, Stored, Undecodable
+from schemas.events import Cleared, Closed, Event, Gap, Opened, Stored, Undecodable
 from schemas.hashes import unpack_hashes
-from schemas.settings import Connector, Worker
+from schemas.settings import Connector
 from tests.support.inputs.captures import captured_frames, captured_truth
+from tests.support.inputs.event_records import events_in
+from tests.support.replica_agent import ReplicaAgent, held_in
 
 COORDINATOR, EVICTOR = "lmcache-4768-coordinator", "llmd-2026.06-models"
 NOW = 1_800_000_000.0
@@ -28,39 +29,33 @@ class Reader:
         source = Source(topic, 0, "m", "t", "m/s/t", "tcp://x:1", topic=topic, shared_sequence=True)
         self.emitter = Emitter(topic)
         self.stream = SourceStream(source, Connector(), clock=lambda: NOW, resume=resume)
-        self.state = PartitionState(0, Worker(), shards=1)
-        self.records: list[EventsRecord] = []
+        self.topic = topic
+        self.agent = ReplicaAgent()
 
     def hear(self, *messages: Frames) -> Reader:
-        for record in [*self.stream.feed_all(self.emitter.view(messages), NOW), *self.stream.flush()]:
-            self.state.apply(len(self.records), record)
-            self.records.append(record)
+        self.agent.apply(*self.stream.feed_all(self.emitter.view(messages), NOW), *self.stream.flush())
         return self
 
     @property
     def events(self) -> list[Event]:
-        batches = [batch for record in self.records for batch in record.batches]
-        return [event for batch in batches for event in batch.events]
+        return events_in(self.agent.log)
 
     @property
     def numbers(self) -> list[int]:
-        batches = [batch for record in self.records for batch in record.batches]
+        batches = [batch for record in self.agent.log for batch in record.batches]
         return [batch.seq for batch in batches if batch.seq is not None]
 
     @property
     def trust(self) -> str:
-        [source] = self.state.sources.values()
-        return source.overall_trust().trust
+        return self.agent.source(self.topic).overall_trust().trust
 
     def held(self) -> set[tuple[str, int]]:
         """(medium, block) of all that is resident, each with one copy."""
-        [source] = self.state.sources.values()
-        source.pools.settle()
-        found = set()
-        for pool in source.pools.counted:
-            live = pool.table.live()
-            assert set(live["copies"].tolist()) <= {1}
-            found |= {(pool.head.medium, int(block)) for block in live["hash"]}
+        source, found = self.agent.source(self.topic), set()
+        for medium, group in {(row.medium, row.group_idx) for row in source.occupancy()}:
+            held = held_in(source, medium, group)
+            assert {*held.values()} <= {1}
+            found |= {(medium, block) for block in held}
         return found
 
 
@@ -82,7 +77,7 @@ def test_each_emitter_of_lmcaches_coordinator_holds_what_its_truth_says() -> Non
         }
         assert reader.held() == expected
         assert reader.numbers == [*range(len(frames))]
-        assert (reader.trust, reader.records[-1].engine) == ("complete", "lmcache")
+        assert (reader.trust, reader.agent.log[-1].engine) == ("complete", "lmcache")
         assert not reader.stream.counts.undecodable
 
 
@@ -177,7 +172,7 @@ def test_a_connector_that_is_killed_goes_on_with_every_emitter_where_the_log_end
     messages = [message((A, B)[seq > 0], seq, stored(seq)) for seq in range(9)]
     for topic in (A, B):
         before = Reader(topic).hear(*messages[:6])
-        last = before.records[-1]
+        last = before.agent.log[-1]
         assert last.last_seq == 5
         stored_at = StoredPosition(last.incarnation, last.last_seq, last.last_fingerprint)
         after = Reader(topic, stored_at).hear(*messages[6:])

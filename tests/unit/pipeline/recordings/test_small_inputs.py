@@ -10,13 +10,13 @@ import pytest
 from connectors.scrape.counters import parse_engine_metrics
 from pipeline.recordings.analysis import Analysis
 from pipeline.recordings.events import RecordedEvents
-from pipeline.residency.partition import PartitionState
 from pipeline.residency.source import SourceResidency
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, Removed, Stored
 from schemas.rows import OccupancyRow
 from schemas.settings import Worker
 from tests.support.checkout import CAPTURES
+from tests.support.replica_agent import ReplicaAgent, rows_of
 
 SMALL = CAPTURES / "small"
 
@@ -30,13 +30,12 @@ def analysed(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def applied(state: PartitionState, path: Path) -> list[SourceResidency]:
-    for offset, record in enumerate(RecordedEvents(path)):
-        state.apply(offset, record)
-    sources = [*state.sources.values()]
-    for source in sources:
-        source.pools.settle()
-    return sources
+def applied(path: Path, settings: Worker | None = None) -> SourceResidency:
+    agent = ReplicaAgent(settings)
+    agent.apply(*RecordedEvents(path))
+    [source] = agent.state.sources.values()
+    source.pools.settle()
+    return source
 
 
 def engine_of(path: Path) -> str:
@@ -83,7 +82,7 @@ def test_publishers_beside_vllm(
 ) -> None:
     path = SMALL / f"{name}.frames.msgpack.gz"
     assert engine_of(path) == engine
-    [source] = applied(PartitionState(0, Worker(), shards=1), path)
+    source = applied(path)
     recount = SourceRecount("r", 0, Worker())
     for offset, record in enumerate(RecordedEvents(path)):
         recount.apply(offset, record)
@@ -111,8 +110,7 @@ def test_prompts_that_are_computed_again_are_second_copies(
     name: str, entries: int, blocks: int, tokens: int
 ) -> None:
     """vLLM with `prompt_logprobs`; the larger one is a live engine's, with what its block pool held."""
-    state = PartitionState(0, Worker(reannounced="off"), shards=1)
-    [source] = applied(state, SMALL / f"{name}.kvrec")
+    source = applied(SMALL / f"{name}.kvrec", Worker(reannounced="off"))
     [pool] = source.pools
     [size] = pool.head.block_sizes
     held = sum(pool.head.blocks)
@@ -121,9 +119,7 @@ def test_prompts_that_are_computed_again_are_second_copies(
 
 
 def test_where_a_prompt_was_announced_again_figures_are_lower_bounds() -> None:
-    state = PartitionState(0, Worker(), shards=1)
-    [source] = applied(state, SMALL / "g1-smallest.kvrec")
-    [held] = source.occupancy()
+    [held] = applied(SMALL / "g1-smallest.kvrec").occupancy()
     assert held.at_least
     assert held.entries <= 5
     assert held.blocks <= 3
@@ -158,7 +154,6 @@ def test_a_capacity_in_pages_of_another_size_than_the_blocks(
     page = (SMALL / "e5b-sglang-dcp2-logical.prom").read_text()
     page = page.replace("12800.0", f"{tokens}.0").replace(" 0.9", f" {usage}")
     counters = parse_engine_metrics(page).ranks[0]
-    state = PartitionState(0, Worker(), shards=1)
     records = list(RecordedEvents(SMALL / "e5-sglang-dcp2.frames.msgpack.gz"))
     last = records[-1].batches[-1]
     [stored] = last.events
@@ -170,10 +165,10 @@ def test_a_capacity_in_pages_of_another_size_than_the_blocks(
         Batch(None, last.ts, last.ts, [counters]),
     ]
     records[-1].last_seq = last.seq + 1
-    recount = SourceRecount(records[0].replica, 0, Worker())
+    agent, recount = ReplicaAgent(), SourceRecount(records[0].replica, 0, Worker())
+    agent.apply(*records)
     for offset, record in enumerate(records):
-        state.apply(offset, record)
         recount.apply(offset, record)
-    [row] = [row for row in state.cut(last.ts).rows if isinstance(row, OccupancyRow)]
+    [row] = rows_of(agent.cut(last.ts), OccupancyRow)
     assert (row.entries, row.block_size, row.capacity_blocks) == (100 - removed, 128, capacity)
     assert recount.capacity_blocks == capacity

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from connectors.normalise.normaliser import Normaliser
 from schemas.events import EventsRecord
-from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+from tests.support.inputs.captures import NAMES, captured_batches, captured_truth
 from tests.support.inputs.event_records import opened, record
 from tests.support.replica_agent import ReplicaAgent
 
@@ -21,7 +20,6 @@ LONGEST_RUN = 40
 """Batches of a record."""
 CUT, RESTART, SENT_TWICE = 0.2, 0.1, 0.1
 """Chances after a record: a checkpoint; a worker that is killed; a record that the connector sends again."""
-RECEIVED_AT = 1_900_000_000.0
 
 
 class Capture:
@@ -31,11 +29,7 @@ class Capture:
         truth: dict[str, Any] = captured_truth(name)
         self.checkpoints = {row[0]: row for row in truth["checkpoints"]}
         self.physical_only = truth["engine"] == "sglang"
-        normaliser = Normaliser(max_frame_bytes=1 << 24)
-        batches = [
-            normaliser.normalise(payload, seq=int.from_bytes(seq, "big"), received_at=RECEIVED_AT)
-            for _, seq, payload in captured_frames(name)
-        ]
+        batches = [*captured_batches(name)]
         self.records: list[EventsRecord] = []
         at = 0
         while at < len(batches):

@@ -8,11 +8,10 @@ from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Cleared, Event, EventsRecord, Gap, Removed, Stored
-from schemas.hashes import unpack_hashes
 from schemas.rows import OccupancyRow
 from schemas.settings import Connector, Worker
 from tests.support.inputs.captures import captured_frames, captured_truth
-from tests.support.inputs.event_records import batch, notice, opened, record
+from tests.support.inputs.event_records import batch, held_after, notice, opened, record
 from tests.support.inputs.packed import packed
 from tests.support.replica_agent import ReplicaAgent, rows_of
 
@@ -105,10 +104,7 @@ def test_what_kvcr_says_is_what_kvcr_holds() -> None:
     assert {medium: row.blocks for medium, row in rows.items()} == {
         medium: len(blocks) for medium, blocks in truth["final"].items()
     }
-    there: dict[str, set[int]] = {medium: set() for medium in rows}
-    for event in (event for told in records for each in told.batches for event in each.events):
-        if isinstance(event, Stored):
-            there[event.medium] |= {*unpack_hashes(event.hashes)}
-        elif isinstance(event, Removed):
-            there[event.medium] -= {*unpack_hashes(event.hashes)}
-    assert there == {medium: {*blocks} for medium, blocks in truth["final"].items()}
+    there = held_after(records)
+    assert {medium: there.get(medium, set()) for medium in rows} == {
+        medium: {*blocks} for medium, blocks in truth["final"].items()
+    }

@@ -11,12 +11,13 @@ import pytest
 from connectors.normalise.hashes import object_hash, tenant_group
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord, Removed
 from schemas.hashes import unpack_hashes
 from schemas.settings import Connector, Worker
 from tests.support.inputs.captures import PUBLISHERS, captured_frames, captured_truth
+from tests.support.inputs.event_records import events_in
+from tests.support.replica_agent import ReplicaAgent, held_in
 
 NOW = 1_795_418_000.0
 """After every capture."""
@@ -39,17 +40,18 @@ class Played:
         self.stream = SourceStream(
             Source("r", 0, "m", "default", "m/x/default", "tcp://127.0.0.1:5557"), Connector(), lambda: NOW
         )
-        self.state = PartitionState(0, Worker(), shards=1)
-        self.records: list[EventsRecord] = []
+        self.agent = ReplicaAgent()
         self._frames = captured_frames(name)
 
     def messages(self) -> Iterator[int]:
         """Yield the number of each message once it is applied."""
         for number, frames in enumerate(self._frames):
-            for record in [*self.stream.feed_all([frames], NOW), *self.stream.flush()]:
-                self.state.apply(len(self.records), record)
-                self.records.append(record)
+            self.agent.apply(*self.stream.feed_all([frames], NOW), *self.stream.flush())
             yield number
+
+    @property
+    def records(self) -> list[EventsRecord]:
+        return self.agent.log
 
     def all(self) -> Played:
         for _ in self.messages():
@@ -58,20 +60,13 @@ class Played:
 
     def held(self, medium: str, group: int = 0) -> set[int]:
         """Return the resident blocks; each has one copy."""
-        source = self.state.sources["r", 0]
-        source.pools.settle()
-        [pool] = [
-            pool
-            for pool in source.pools.counted
-            if pool.head.medium == medium and pool.head.group_idx == group
-        ]
-        live = pool.table.live()
-        assert set(live["copies"].tolist()) <= {1}
-        return {int(block) for block in live["hash"]}
+        held = held_in(self.agent.source(), medium, group)
+        assert {*held.values()} <= {1}
+        return {*held}
 
     @property
     def trust(self) -> str:
-        return self.state.sources["r", 0].overall_trust().trust
+        return self.agent.source().overall_trust().trust
 
 
 @pytest.mark.parametrize("name", PUBLISHERS)
@@ -92,7 +87,7 @@ def test_gpu_blocks_are_the_publishers_after_every_message(name: str) -> None:
         assert len(played.held("gpu")) == checkpoints.pop(number)
     assert not checkpoints
     assert played.held("gpu") == set(played.truth["final_cached"])
-    flow = played.state.sources["r", 0].pools.flow_since_start()["gpu", 0]
+    flow = played.agent.source().pools.flow_since_start()["gpu", 0]
     assert flow.removed_blocks == played.truth["evicted"]
     assert flow.unknown_removed_blocks == 0
 
@@ -100,9 +95,9 @@ def test_gpu_blocks_are_the_publishers_after_every_message(name: str) -> None:
 def test_atom_announces_a_block_again_and_removes_it_once() -> None:
     """Whoever counted a copy for each store would hold blocks for ever."""
     played = Played("atom-2026.08-array").all()
-    flow = played.state.sources["r", 0].pools.flow_since_start()["gpu", 0]
+    flow = played.agent.source().pools.flow_since_start()["gpu", 0]
     assert flow.reannounced_blocks > 50
-    rows = {row.medium: row for row in played.state.sources["r", 0].occupancy()}
+    rows = {row.medium: row for row in played.agent.source().occupancy()}
     assert (rows["gpu"].entries, rows["gpu"].store_only) == (len(played.truth["final_cached"]), False)
     assert (rows["remote"].blocks, rows["remote"].store_only) == (len(played.truth["remote"]), True)
 
@@ -113,20 +108,14 @@ def test_llm_ds_storage_holds_a_file_for_each_block() -> None:
     for number in played.messages():
         assert len(played.held("storage")) == checkpoints[number]
     assert played.held("storage") == set(played.truth["final_cached"])
-    [row] = played.state.sources["r", 0].occupancy()
+    [row] = played.agent.source().occupancy()
     assert row.store_only
 
 
 def test_llm_ds_evictor_announces_what_left_on_a_socket_of_its_own() -> None:
     played = Played("llmd-2026.06-evictor").all()
-    hashes = {
-        block
-        for record in played.records
-        for batch in record.batches
-        for event in batch.events
-        if isinstance(event, Removed) and event.medium == "storage"
-        for block in unpack_hashes(event.hashes)
-    }
+    gone = [event for event in events_in(played.records) if isinstance(event, Removed)]
+    hashes = {block for event in gone if event.medium == "storage" for block in unpack_hashes(event.hashes)}
     assert hashes == set(played.truth["removed"])
 
 
@@ -135,7 +124,7 @@ def test_mooncakes_rows_are_upper_bounds_whatever_is_removed() -> None:
     played = Played("mooncake-0.3.14-map")
     marks = set()
     for _ in played.messages():
-        source = played.state.sources["r", 0]
+        source = played.agent.source()
         removed = sum(flow.removed_blocks for flow in source.pools.flow_since_start().values())
         [row] = [row for row in source.occupancy() if row.medium == "cpu" and row.group_idx == 0]
         marks.add((row.store_only, bool(removed)))
@@ -181,8 +170,8 @@ def test_the_recount_holds_the_same(name: str) -> None:
         for medium, group, held in recount.held(NOW)
         if held.blocks
     }
-    rows = [row for row in played.state.sources["r", 0].occupancy() if row.blocks]
+    rows = [row for row in played.agent.source().occupancy() if row.blocks]
     assert counted == {(row.medium, row.group_idx): (row.entries, row.blocks) for row in rows}
     add(0)
-    flow = played.state.sources["r", 0].pools.flow_since_start()
+    flow = played.agent.source().pools.flow_since_start()
     assert repeated == {key: pool.reannounced_blocks for key, pool in flow.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from pipeline.simulator.engine.truth import CHECKPOINT_COLUMNS
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings
 from schemas.settings import Settings
+from tests.support.wire import ReferenceCounts, events_of
 
 TRAFFIC = WorkloadSettings(
     seed=11,
@@ -68,6 +69,11 @@ def _opened(settings: FleetSettings) -> Iterator[Fleet]:
         fleet.close()
 
 
+def _steps(fleet: Fleet, count: int) -> None:
+    for step in range(count):
+        fleet.advance(0.05, step * 0.05)
+
+
 @contextmanager
 def _subscribed(fleet: Fleet) -> Iterator[list[zmq.Socket[bytes]]]:
     with zmq.Context() as context:
@@ -94,9 +100,7 @@ def _received(socket: zmq.Socket[bytes], last_sequence: int | None) -> list[list
     return frames
 
 
-def test_every_sources_bytes_agree_with_its_truth(
-    tmp_path: Path, reference_counts: Callable[[], Any]
-) -> None:
+def test_every_sources_bytes_agree_with_its_truth(tmp_path: Path) -> None:
     settings = replace(
         SMALL,
         replicas=3,
@@ -116,7 +120,7 @@ def test_every_sources_bytes_agree_with_its_truth(
             truth = json.loads((tmp_path / f"{source.replica}-dp{source.rank}.truth.json").read_text())
             (life,) = truth["lives"]
             assert truth["checkpoint_columns"] == list(CHECKPOINT_COLUMNS)
-            counts = reference_counts()
+            counts = ReferenceCounts()
             frames = _received(socket, life["last_seq"])
             assert [int.from_bytes(frame[1], "big") for frame in frames] == list(range(life["last_seq"] + 1))
             assert life["last_seq"] > 20
@@ -138,8 +142,7 @@ def test_every_sources_bytes_agree_with_its_truth(
 def test_equal_settings_publish_equal_bytes() -> None:
     def published() -> list[tuple[int, int | None, dict[str, Any]]]:
         with _opened(SMALL) as fleet:
-            for step in range(200):
-                fleet.advance(0.05, step * 0.05)
+            _steps(fleet, 200)
             return [(s.rank, s.publisher.last_sequence, s.truth()) for s in fleet.sources]
 
     assert published() == published()
@@ -148,8 +151,7 @@ def test_equal_settings_publish_equal_bytes() -> None:
 def test_replicas_share_hashes_unless_their_seeds_are_random() -> None:
     def shared(settings: FleetSettings) -> int:
         with _opened(settings) as fleet:
-            for step in range(200):
-                fleet.advance(0.05, step * 0.05)
+            _steps(fleet, 200)
             first, second = ({key for key, _ in s.engine.pool.copies()} for s in fleet.sources)
             return len(first & second)
 
@@ -157,7 +159,7 @@ def test_replicas_share_hashes_unless_their_seeds_are_random() -> None:
     assert shared(replace(SMALL, random_hash_seeds=True)) == 0
 
 
-def test_a_restarted_source_begins_a_new_life(reference_counts: Callable[[], Any]) -> None:
+def test_a_restarted_source_begins_a_new_life() -> None:
     with _opened(replace(SMALL, replicas=1)) as fleet, _subscribed(fleet) as (socket,):
         (source,) = fleet.sources
         for step in range(150):
@@ -171,7 +173,7 @@ def test_a_restarted_source_begins_a_new_life(reference_counts: Callable[[], Any
         starts = [i for i, frame in enumerate(frames) if not int.from_bytes(frame[1], "big")]
         assert starts == [0, (old or 0) + 1]
         for life, part in ((first, frames[: starts[1]]), (second, frames[starts[1] :])):
-            counts = reference_counts()
+            counts = ReferenceCounts()
             for frame in part:
                 counts.apply(frame[2])
             assert counts.rows("gpu") == life["resident"]["gpu"]
@@ -181,8 +183,7 @@ def test_dropped_batches_can_be_replayed() -> None:
     with _opened(replace(SMALL, replicas=1, eras=("vllm-0.24",))) as fleet, _subscribed(fleet) as (socket,):
         (source,) = fleet.sources
         source.publisher.drop_next(3)
-        for step in range(60):
-            fleet.advance(0.05, step * 0.05)
+        _steps(fleet, 60)
         frames = _received(socket, source.publisher.last_sequence)
         assert int.from_bytes(frames[0][1], "big") == 3
         with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
@@ -193,9 +194,7 @@ def test_dropped_batches_can_be_replayed() -> None:
         assert all(len(frame) == 3 for frame in replayed)
 
 
-def test_hybrid_replicas_announce_two_granularities(
-    read_events: Callable[[bytes], list[dict[str, Any]]],
-) -> None:
+def test_hybrid_replicas_announce_two_granularities() -> None:
     settings = replace(
         SMALL,
         hybrid_replicas=1,
@@ -205,13 +204,12 @@ def test_hybrid_replicas_announce_two_granularities(
     )
     with _opened(settings) as fleet, _subscribed(fleet) as sockets:
         assert [source.era.name for source in fleet.sources] == ["vllm-0.9", "vllm-0.33"]
-        for step in range(400):
-            fleet.advance(0.05, step * 0.05)
+        _steps(fleet, 400)
         plain, hybrid = (
             {
                 (event.get("group_idx"), event["block_size"])
                 for frame in _received(socket, source.publisher.last_sequence)
-                for event in read_events(frame[2])
+                for event in events_of(frame[2])
                 if event["type"] == "BlockStored"
             }
             for socket, source in zip(sockets, fleet.sources, strict=True)
@@ -231,8 +229,7 @@ def test_the_written_config_is_a_valid_one_and_its_metrics_are_the_counters() ->
         assert [source.publisher.endpoint for source in fleet.sources] == [
             f"tcp://127.0.0.1:{ports[0] + rank}" for rank in range(4)
         ]
-        for step in range(100):
-            fleet.advance(0.05, step * 0.05)
+        _steps(fleet, 100)
         with urllib.request.urlopen(replicas[1].metrics_url or "", timeout=60) as answer:
             text = answer.read().decode()
         values = {

@@ -6,9 +6,7 @@ import gzip
 import json
 import threading
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -25,6 +23,7 @@ from pipeline.traces.reading import read_trace
 from pipeline.traces.trace import TraceRequest
 from tests.support.checkout import TRACES
 from tests.support.slow_lru import SlowLru
+from tests.support.wire import ReferenceCounts, events_of
 
 SLICE = TRACES / "mooncake_conversation_1500.jsonl.gz"
 ANY_PORTS = AddressPlan(base_port=0, metrics_port=None)
@@ -68,19 +67,15 @@ def test_hit_rates_of_bounded_caches_are_those_of_an_lru(requests: list[TraceReq
     assert _played(requests, 1, budget)[0] < _played(requests, 1, None)[0]
 
 
-def test_events_follow_the_cache(
-    requests: list[TraceRequest],
-    reference_counts: Callable[[], Any],
-    read_events: Callable[[bytes], list[dict[str, Any]]],
-) -> None:
-    replica, counts = TraceReplica(512, 1000), reference_counts()
+def test_events_follow_the_cache(requests: list[TraceRequest]) -> None:
+    replica, counts = TraceReplica(512, 1000), ReferenceCounts()
     for request in requests[:400]:
         before = replica.counters.hit_blocks
         payload = encoded_batch(ERAS["vllm-0.33"], request.seconds, replica.serve(request))
         hits = replica.counters.hit_blocks - before
         counts.apply(payload)
         assert sum(counts.copies.values()) == len(counts.copies) == replica.pool.physical <= 1000
-        stored = [event for event in read_events(payload) if event["type"] == "BlockStored"]
+        stored = [event for event in events_of(payload) if event["type"] == "BlockStored"]
         assert [len(event["block_hashes"]) for event in stored] == (
             [len(request.hash_ids) - hits] if hits < len(request.hash_ids) else []
         )
@@ -98,12 +93,10 @@ def test_sticky_routing_keeps_conversations_together(requests: list[TraceRequest
     assert set.union(*places.values()) == {0, 1, 2, 3}
 
 
-def test_a_fleet_publishes_all_of_it_in_trace_time(
-    requests: list[TraceRequest], reference_counts: Callable[[], Any], tmp_path: Path
-) -> None:
+def test_a_fleet_publishes_all_of_it_in_trace_time(requests: list[TraceRequest], tmp_path: Path) -> None:
     settings = TraceFleetSettings(512, replicas=2, budget=2000, addresses=ANY_PORTS, truth_directory=tmp_path)
     fleet = TraceFleet(settings)
-    counts = [reference_counts() for _ in range(2)]
+    counts = [ReferenceCounts() for _ in range(2)]
     times: list[float] = []
     sequences: list[list[int]] = [[], []]
     with zmq.Context() as context:

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from connectors.normalise.normaliser import Normaliser
 from kvlens_reader import Copies, Resident, decode
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, Cleared, Closed, Event, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Worker
-from tests.support.inputs.captures import NAMES, captured_frames, captured_truth
+from tests.support.inputs import event_records
+from tests.support.inputs.captures import NAMES, captured_final, captured_records
 from tests.support.inputs.generated_logs import generated_log
 from tests.support.suite.night import first_by_day
 
@@ -25,25 +25,15 @@ def read(record: EventsRecord) -> Any:
     return decode("kvlens.events.v1", msgspec.msgpack.encode(record))
 
 
-def unsigned(shown: int | str) -> int:
-    return int.from_bytes(bytes.fromhex(shown)[-8:], "big") if isinstance(shown, str) else shown % 2**64
-
-
 @WHOLE_PROMPTS
 def test_copies_are_what_the_engine_had_in_the_end(name: str) -> None:
-    truth = captured_truth(name)
-    normaliser = Normaliser(max_frame_bytes=1 << 24)
     copies = Copies()
-    for _, seq, payload in captured_frames(name):
-        number = int.from_bytes(seq, "big")
-        batch = normaliser.normalise(payload, seq=number, received_at=1_900_000_000.0)
-        record = EventsRecord(name, "m", "d", 0, 1, [batch], engine=normaliser.engine)
-        copies.take(read(record))
-        copies.take(read(record))
+    for said in captured_records(name):
+        copies.take(read(said))
+        copies.take(read(said))
     final: defaultdict[int, set[int]] = defaultdict(set)
-    for row in truth["final_cached"]:
-        group, shown = (0, row[1]) if truth["engine"] == "sglang" else row[:2]
-        final[group].add(unsigned(shown))
+    for group, block in captured_final(name):
+        final[group].add(block)
     held = copies.held(name)
     assert {group: {*held.get(("gpu", group), ())} for group in final} == final
     assert {group for medium, group in held if medium == "gpu"} <= {*final}
@@ -53,9 +43,9 @@ def test_events_and_residency_tell_the_same() -> None:
     """Two topics by two ways: the worker's state is between them."""
     log = generated_log(11, replicas=3, rounds=40, began=time.time() // 10 * 10 - 600)
     state, copies, resident = PartitionState(0, Worker(), shards=4), Copies(), Resident()
-    for offset, record in enumerate(log):
-        state.apply(offset, record)
-        copies.take(read(record))
+    for offset, said in enumerate(log):
+        state.apply(offset, said)
+        copies.take(read(said))
         if offset % 7 == 0 or offset == len(log) - 1:
             for _, _, value in state.cut(time.time()).residency:
                 resident.take(decode("kvlens.residency.v1", value))
@@ -68,11 +58,8 @@ BLOCKS = [number.to_bytes(8, "big") for number in range(1, 6)]
 
 
 def record(*batches: tuple[int | None, Event], life: int = 1, **more: Any) -> Any:
-    return read(
-        EventsRecord(
-            "r", "m", "d", 0, life, [Batch(seq, 1.0, 1.0, [event]) for seq, event in batches], **more
-        )
-    )
+    told = [Batch(seq, 1.0, 1.0, [event]) for seq, event in batches]
+    return read(event_records.record(*told, life=life, **more))
 
 
 def gpu(copies: Copies) -> set[int]:

@@ -19,7 +19,7 @@ from schemas.events import Batch, Cleared, EngineCounters, Event, Removed, Store
 from schemas.rows import StreamHealthRow
 from schemas.settings import Worker
 from tests.support.checkout import CAPTURES
-from tests.support.inputs.captures import captured_frames, captured_truth
+from tests.support.inputs.captures import captured_batches, captured_truth
 from tests.support.inputs.event_records import batch, notice, opened, record
 from tests.support.inputs.packed import packed
 from tests.support.replica_agent import ReplicaAgent, rows_of
@@ -33,14 +33,6 @@ TRUTHS: dict[str, dict[str, Any]] = {
     for name in sorted(path.name.removesuffix(".truth.json.gz") for path in CAPTURES.glob("*.truth.json.gz"))
 }
 KNOWN = [name for name, one in TRUTHS.items() if "num_gpu_blocks" in one]
-
-
-def batches_of(name: str) -> list[Batch]:
-    normaliser = Normaliser(max_frame_bytes=1 << 24)
-    return [
-        normaliser.normalise(payload, seq=int.from_bytes(seq, "big"), received_at=1_900_000_000.0)
-        for _, seq, payload in captured_frames(name)
-    ]
 
 
 class Replica(ReplicaAgent):
@@ -67,7 +59,7 @@ class Replica(ReplicaAgent):
 def test_no_capture_drifts_after_any_batch(name: str) -> None:
     replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
     most = 0
-    for told in batches_of(name):
+    for told in captured_batches(name):
         replica.add(told)
         assert replica.drift == 0, told.seq
         most = max(most, replica.on_gpu())
@@ -78,7 +70,7 @@ def test_no_capture_drifts_after_any_batch(name: str) -> None:
 def test_a_capture_that_loses_removals_drifts_by_what_it_holds_too_many(name: str) -> None:
     replica = Replica(TRUTHS[name]["num_gpu_blocks"], TRUTHS[name]["hash_block_size"])
     removals = lost = worst = 0
-    for told in batches_of(name):
+    for told in captured_batches(name):
         kept: list[Event] = []
         for event in told.events:
             if isinstance(event, Removed) and event.medium == "gpu":

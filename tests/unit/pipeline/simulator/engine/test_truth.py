@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
@@ -21,6 +20,7 @@ from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from pipeline.simulator.wire.hashing import HASH_FORMS, HashForm
 from tests.support.suite.night import examples
+from tests.support.wire import ReferenceCounts, events_of
 
 TRAFFIC = WorkloadSettings(
     seed=5,
@@ -72,10 +72,10 @@ def _compared_at_every_batch(
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_reference_counts_agree_in_every_era(era: str, reference_counts: Callable[[], Any]) -> None:
+def test_reference_counts_agree_in_every_era(era: str) -> None:
     requests = [request for _, request in islice(arrivals(TRAFFIC), 60)]
     engine = Engine(replace(SETTINGS, cpu_blocks=90 if ERAS[era].media_known else 0))
-    assert _compared_at_every_batch(engine, era, reference_counts(), requests) > 100
+    assert _compared_at_every_batch(engine, era, ReferenceCounts(), requests) > 100
     counters = engine.counters
     assert counters.evicted_blocks > 100
     assert counters.duplicate_blocks > 5
@@ -83,11 +83,9 @@ def test_reference_counts_agree_in_every_era(era: str, reference_counts: Callabl
 
 
 @pytest.mark.parametrize("form", HASH_FORMS)
-def test_reference_counts_agree_in_every_hash_form(
-    form: HashForm, reference_counts: Callable[[], Any]
-) -> None:
+def test_reference_counts_agree_in_every_hash_form(form: HashForm) -> None:
     requests = [request for _, request in islice(arrivals(TRAFFIC), 30)]
-    counts = reference_counts()
+    counts = ReferenceCounts()
     _compared_at_every_batch(
         Engine(replace(SETTINGS, cpu_blocks=90)), "vllm-0.22", counts, requests, form=form
     )
@@ -101,19 +99,17 @@ def test_reference_counts_agree_in_every_hash_form(
 @examples(15)
 @given(st.integers(0, 10_000), st.integers(80, 300), st.integers(0, 200), st.integers(30, 600))
 def test_reference_counts_agree_on_random_engines(
-    reference_counts: Callable[[], Any], seed: int, num_blocks: int, cpu_blocks: int, step_tokens: int
+    seed: int, num_blocks: int, cpu_blocks: int, step_tokens: int
 ) -> None:
-    counts = reference_counts()
+    counts = ReferenceCounts()
     requests = [request for _, request in islice(arrivals(replace(TRAFFIC, seed=seed)), 12)]
     engine = Engine(replace(SETTINGS, num_blocks=num_blocks, cpu_blocks=cpu_blocks, step_tokens=step_tokens))
     _compared_at_every_batch(engine, "vllm-0.33", counts, requests, reset_every=7)
 
 
-def test_hybrid_engines_fine_blocks_are_those_a_consumer_can_know(
-    reference_counts: Callable[[int], Any],
-) -> None:
+def test_hybrid_engines_fine_blocks_are_those_a_consumer_can_know() -> None:
     requests = [request for _, request in islice(arrivals(TRAFFIC), 80)]
-    counts = reference_counts(16)
+    counts = ReferenceCounts(16)
     engine = Engine(HYBRID)
     _compared_at_every_batch(engine, "vllm-0.33", counts, requests, reset_every=40)
     assert engine.counters.evicted_blocks > 50
@@ -130,9 +126,7 @@ def test_hybrid_engines_fine_blocks_are_those_a_consumer_can_know(
     }
 
 
-def test_a_hybrid_engine_announces_no_live_fine_block_twice(
-    read_events: Callable[[bytes], list[dict[str, Any]]],
-) -> None:
+def test_a_hybrid_engine_announces_no_live_fine_block_twice() -> None:
     engine = Engine(HYBRID)
     requests = [request for _, request in islice(arrivals(TRAFFIC), 80)]
     followers = Counter[tuple[int, int]]()
@@ -141,7 +135,7 @@ def test_a_hybrid_engine_announces_no_live_fine_block_twice(
         while engine.busy:
             before = {shown for _, shown, _ in engine_truth(engine, "uint64", 0)["fine"]}
             events = engine.step()
-            wired = read_events(encoded_batch(ERAS["vllm-0.33"], 0.0, events)) if events else []
+            wired = events_of(encoded_batch(ERAS["vllm-0.33"], 0.0, events)) if events else []
             evicted = any(event["type"] == "BlockRemoved" for event in wired)
             stored = [event for event in wired if event["type"] == "BlockStored"]
             for event, follower in pairwise(stored):
