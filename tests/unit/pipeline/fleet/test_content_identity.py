@@ -21,7 +21,6 @@ from connectors.normalise.scan import scan
 from pipeline.fleet.state import FleetState
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.records import plain_runs
-from pipeline.residency.partition import PartitionState
 from pipeline.simulator.engine.scheduler import Engine
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
@@ -30,12 +29,15 @@ from pipeline.simulator.wire.eras import ERAS
 from pipeline.verify.fleet.parsed import columns_of
 from pipeline.verify.replica.residency_sums import Changes, Resident
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, Removed, Stored
+from schemas.events import Batch, Cleared, Event, EventsRecord, Removed, Stored
 from schemas.hashing.content import Content, follow
-from schemas.residency import FILLS, ResidencyRecord
+from schemas.residency import FILLS, ResidencyChanges, ResidencyRecord
 from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import compared, rows_of
+from tests.support.inputs.event_records import opened, record, sent
+from tests.support.inputs.packed import packed
+from tests.support.replica_agent import ReplicaAgent, changes_of, residency_of
 from tests.support.suite.night import at_night
 
 START = 1_700_000_000.0
@@ -100,9 +102,9 @@ class Replica:
             done = scan(bundle, at, max_frame_bytes=1 << 20, content=state)
             assert done.columns[STATUS, 0] == DONE
             assert msgspec.msgpack.decode(done.encoded.tobytes(), type=Batch) == batch
-        opened = [] if self.seq else [Batch(None, at, at, [Opened(0, complete=True)])]
+        begin = [] if self.seq else [opened(at)]
         self.seq += 1
-        return EventsRecord(self.name, "m", "m/x/t", 0, 1, [*opened, batch], batch.seq, batch.seq)
+        return record(*begin, batch, replica=self.name, domain="m/x/t")
 
 
 def played(
@@ -122,13 +124,11 @@ def played(
         for number, (seed, era, form) in enumerate(zip(seeds, eras, forms, strict=True))
     ]
     worker = Worker(max_clock_behind_seconds=1e12)
-    state = PartitionState(0, worker, shards=SHARDS)
+    agent = ReplicaAgent(worker, shards=SHARDS)
     fleet = [FleetState(shard, Fleet(), carry_seconds=0.0) for shard in range(SHARDS)]
-    saved: dict[bytes, bytes | None] = {}
-    fleet_saved: list[dict[bytes, bytes]] = [{} for _ in range(SHARDS)]
     coming = arrivals(WorkloadSettings(3, 4.0, 5, 160, max_prompt_tokens=900, lora_share=lora_share))
     due, request = next(coming)
-    offset = number = 0
+    number = 0
     for step in range(1, STEPS + 1):
         at = START + step * STEP_SECONDS
         while due <= step * STEP_SECONDS:
@@ -136,50 +136,42 @@ def played(
             number += 1
             due, request = next(coming)
         for replica in replicas:
-            record = replica.step(at)
-            if record is None:
+            said = replica.step(at)
+            if said is None:
                 continue
-            played.recounts.setdefault(record.replica, SourceRecount(record.replica, 0, worker)).apply(
-                offset, record
+            offset = len(agent.log)
+            played.recounts.setdefault(said.replica, SourceRecount(said.replica, 0, worker)).apply(
+                offset, said
             )
-            run: PlainRun | None = plain_runs([msgspec.msgpack.encode(record)], worker, first=offset)[0]
-            state.apply(offset, record if run is None else run)
-            offset += 1
+            run: PlainRun | None = plain_runs([msgspec.msgpack.encode(said)], worker, first=offset)[0]
+            agent.apply(said if run is None else run)
         if step % 40 == 0:
-            if killed:
-                state.leaves()
-            cut = state.cut(at)
-            saved.update(cut.checkpoints)
-            for shard, _, value in cut.residency:
-                residency = msgspec.msgpack.decode(value, type=ResidencyRecord)
-                fleet[shard].apply(2 * len(played.residency[shard]), residency)
-                played.residency[shard].append(residency)
+            state = agent.state
+            for residency in residency_of(agent.moved(at) if killed else agent.cut(at)):
+                of_shard = played.residency[residency.shard]
+                fleet[residency.shard].apply(2 * len(of_shard), residency)
+                of_shard.append(residency)
             played.without += state.take_without_content()
-            for shard, each in enumerate(fleet):
-                fleet_cut = each.cut(at)
-                played.rows += fleet_cut.rows
-                fleet_saved[shard].update(fleet_cut.checkpoints)
-            if killed:
-                latest = {key: value for key, value in saved.items() if value is not None}
-                state = PartitionState.restore(0, worker, shards=SHARDS, latest=latest)
+            played.rows += [row for each in fleet for row in each.cut(at).rows]
     return played
+
+
+def follow_changes(resident: set[int], pool: ResidencyChanges) -> None:
+    columns = columns_of(pool)
+    for kind, block in zip(columns.kinds, columns.hashes, strict=True):
+        assert (block in resident) == (kind not in FILLS)
+        resident ^= {block}
 
 
 def assert_recounted(played: Played) -> None:
     """The topic says what the recount of the events says, and the rows what that of the topic says."""
     resident: dict[tuple[str, str, int], set[int]] = {}
     changes: dict[tuple[str, str, int], Changes] = {}
-    for record in (record for shard in played.residency for record in shard):
-        for source in record.sources:
-            for pool in source.changes:
-                key = source.replica, pool.medium, pool.group_idx
-                columns = columns_of(pool)
-                changes.setdefault(key, Changes()).count_columns(columns)
-                for kind, block in zip(columns.kinds, columns.hashes, strict=True):
-                    if kind in FILLS:
-                        resident.setdefault(key, set()).add(block)
-                    else:
-                        resident[key].remove(block)
+    for source in (source for shard in played.residency for told in shard for source in told.sources):
+        for pool in source.changes:
+            key = source.replica, pool.medium, pool.group_idx
+            changes.setdefault(key, Changes()).count_columns(columns_of(pool))
+            follow_changes(resident.setdefault(key, set()), pool)
     for replica, recount in played.recounts.items():
         for pool_of_life, sums in recount.residency_sums().items():
             key = replica, pool_of_life.medium, pool_of_life.group_idx
@@ -253,8 +245,8 @@ def test_the_fleet_knows_blocks_by_the_hashes_that_clients_compute() -> None:
     named = {
         block
         for shard in found.residency
-        for record in shard
-        for source in record.sources
+        for told in shard
+        for source in told.sources
         for pool in source.changes
         for block in columns_of(pool).hashes
     }
@@ -267,9 +259,6 @@ def test_the_fleet_knows_blocks_by_the_hashes_that_clients_compute() -> None:
 
 def test_blocks_keep_their_names_when_a_group_shows_a_second_granularity() -> None:
     """What came before leaves under its content hash, what comes later has the engine's."""
-
-    def packed(*words: int) -> bytes:
-        return b"".join(word.to_bytes(8, "big") for word in words)
 
     def stored(hashes: tuple[int, ...], size: int, links: bytes = b"") -> Stored:
         return Stored(packed(*hashes), size, size * len(hashes), links=links)
@@ -286,32 +275,16 @@ def test_blocks_keep_their_names_when_a_group_shows_a_second_granularity() -> No
         stored((1, 5), 64),
         Cleared(),
     ]
-    replica = PartitionState(0, Worker(max_clock_behind_seconds=1e12), shards=1)
-    recount = SourceRecount("r", 0, Worker(max_clock_behind_seconds=1e12))
+    worker = Worker(max_clock_behind_seconds=1e12)
+    agent, recount = ReplicaAgent(worker), SourceRecount("r", 0, worker)
     resident: set[int] = set()
-    saved: dict[bytes, bytes | None] = {}
     for seq, event in enumerate(steps):
-        at = START + seq
-        opened = [] if seq else [Batch(None, at, at, [Opened(0, complete=True)])]
-        record = EventsRecord("r", "m", "d", 0, 1, [*opened, Batch(seq, at, at, [event])], seq, seq)
-        replica.apply(seq, record)
-        recount.apply(seq, record)
-        replica.leaves()
-        cut = replica.cut(at)
-        for _, _, value in cut.residency:
-            for source in msgspec.msgpack.decode(value, type=ResidencyRecord).sources:
-                for pool in source.changes:
-                    for kind, block in zip(columns_of(pool).kinds, columns_of(pool).hashes, strict=True):
-                        if kind in FILLS:
-                            assert block not in resident
-                            resident.add(block)
-                        else:
-                            resident.remove(block)
+        agent.apply(sent(seq, START + seq, event))
+        recount.apply(seq, agent.log[seq])
+        for pool in changes_of(agent.moved(START + seq)):
+            follow_changes(resident, pool)
         (sums,) = recount.residency_sums().values()
         assert sums.resident == Resident.of(resident)
         assert seq > 0 or resident == {first, second}
         assert seq != 2 or (9 in resident and len(resident) == 3 and not resident & {1, 2, 7, 8})
-        saved.update(cut.checkpoints)
-        latest = {key: value for key, value in saved.items() if value is not None}
-        replica = PartitionState.restore(0, Worker(max_clock_behind_seconds=1e12), shards=1, latest=latest)
     assert not resident

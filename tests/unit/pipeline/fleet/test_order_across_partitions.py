@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fleet.state import FleetState
-from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.residency import ResidencyRecord
 from schemas.rows import FillsRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import agree, compared, resident_tokens, rows_of
 from tests.support.inputs.fleet_walks import partitioned, walked, walks
+from tests.support.inputs.residency_records import changes, said
 from tests.support.suite.night import examples
 
 START = 1_000.0
@@ -81,12 +81,7 @@ def record(
     partition: int, read_to: float, fills: dict[str, float], offset: float = 0.0, blocks: int = 1
 ) -> ResidencyRecord:
     """A record of two partitions in which sources fill the same blocks, at a time each."""
-    sources = []
-    for name, at in fills.items():
-        hashes = b"".join(struct.pack(">Q", block + 1) for block in range(blocks))
-        times, sizes = struct.pack("<d", at) * blocks, struct.pack("<I", 16) * blocks
-        part = ResidencyChanges("gpu", 0, hashes, bytes([FILLED]) * blocks, times, sizes)
-        sources.append(SourceChanges(name, "m", "d", 0, 1, "complete", [part]))
+    sources = [said(name, changes(dict.fromkeys(range(1, blocks + 1), at))) for name, at in fills.items()]
     return ResidencyRecord(partition, 0, 0, sources, 2, read_to, offset if fills else None)
 
 

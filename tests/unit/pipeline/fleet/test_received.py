@@ -19,34 +19,13 @@ from schemas.residency import (
 from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import agree, compared, rows_of
+from tests.support.inputs.residency_records import changes, said
 
 START = 1_000_000.0
 SIZE = 16
 """Tokens of a block."""
 ELSEWHERE = 1 << 40
 """A block of another shard."""
-
-
-def changes(
-    times: dict[int, float], kind: int = FILLED, *, group: int = 0, medium: str = "gpu", end: int = 0
-) -> ResidencyChanges:
-    """Blocks that came or left, each at a time; `end`: the last block of the run that they came with."""
-    count = len(times)
-    return ResidencyChanges(
-        medium,
-        group,
-        struct.pack(f">{count}Q", *times),
-        bytes([kind]) * count,
-        struct.pack(f"<{count}d", *times.values()),
-        struct.pack(f"<{count}I", *[SIZE] * count),
-        ends=struct.pack(f">{count}Q", *[end] * count) if end else b"",
-    )
-
-
-def said(
-    replica: str, *parts: ResidencyChanges, incarnation: int = 1, receives: bool = False
-) -> SourceChanges:
-    return SourceChanges(replica, "m", "d", 0, incarnation, "complete", [*parts], receives)
 
 
 def records(sources: Sequence[SourceChanges | Decisions]) -> list[ResidencyRecord]:

@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import struct
-
 import pytest
 
 from pipeline.errors import CheckpointDamaged
 from pipeline.fleet.state import FleetState
 from pipeline.fleet.undecided import LONGEST
-from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.rows import FillsRow
 from schemas.settings import Fleet
+from tests.support.inputs.residency_records import changes, said
 
 START = 1_000.0
 ORDER = Fleet().order_seconds
 
 
-def said(
+def came(
     replica: str, at: float, *blocks: int, receives: bool = False, undecided: bool = False
 ) -> SourceChanges:
-    count = len(blocks)
-    part = ResidencyChanges(
-        "gpu",
-        0,
-        struct.pack(f">{count}Q", *blocks),
-        bytes([FILLED]) * count,
-        struct.pack(f"<{count}d", *[at] * count),
-        struct.pack(f"<{count}I", *[16] * count),
-        ends=struct.pack(f">{count}Q", *[blocks[-1]] * count) if receives or undecided else b"",
-    )
-    return SourceChanges(replica, "m", "d", 0, 1, "complete", [part], receives, undecided)
-
-
-def decision(replica: str, *, receives: bool, incarnation: int = 1) -> SourceChanges:
-    return SourceChanges(replica, "m", "d", 0, incarnation, "complete", [], receives)
+    end = blocks[-1] if receives or undecided else 0
+    return said(replica, changes(dict.fromkeys(blocks, at), end=end), receives=receives, undecided=undecided)
 
 
 class Shard:
@@ -66,16 +52,16 @@ class Shard:
 @pytest.mark.parametrize(
     ("decided", "cause"),
     [
-        (decision("d", receives=True), "transferred"),
-        (decision("d", receives=False), "peer"),
-        (decision("d", receives=True, incarnation=2), "peer"),
+        (said("d", receives=True), "transferred"),
+        (said("d", receives=False), "peer"),
+        (said("d", receives=True, incarnation=2), "peer"),
     ],
 )
 def test_all_that_may_come_later_waits_for_it(decided: SourceChanges, cause: str) -> None:
     shard = Shard()
-    prefill, decode = said("p", START, 1, 2), said("d", START + 1.0, 1, 2, undecided=True)
+    prefill, decode = came("p", START, 1, 2), came("d", START + 1.0, 1, 2, undecided=True)
     assert shard.read(START + 1.0, prefill, decode) == {}
-    assert shard.read(START + 9.0, said("p", START + 2.0, 3)) == {"p": {"cold": 2}}
+    assert shard.read(START + 9.0, came("p", START + 2.0, 3)) == {"p": {"cold": 2}}
     shard.restored()
     assert shard.read(START + 10.0, decided) == {"p": {"cold": 3}, "d": {cause: 2}}
     assert not shard.state.take_out_of_order()
@@ -83,30 +69,30 @@ def test_all_that_may_come_later_waits_for_it(decided: SourceChanges, cause: str
 
 def test_nobody_waits_for_ever() -> None:
     shard = Shard()
-    shard.read(START, said("p", START, 1, 2, 3), said("d", START + 1.0, 1, 2, undecided=True))
-    assert shard.read(START + 1.0 + ORDER + LONGEST, said("p", START + 2.0, 9)) == {"p": {"cold": 3}}
+    shard.read(START, came("p", START, 1, 2, 3), came("d", START + 1.0, 1, 2, undecided=True))
+    assert shard.read(START + 1.0 + ORDER + LONGEST, came("p", START + 2.0, 9)) == {"p": {"cold": 3}}
     assert shard.read(START + 1.1 + ORDER + LONGEST) == {"p": {"cold": 4}, "d": {"peer": 2}}
     assert shard.state.take_out_of_order() == {"unknown_role": 2}
     shard.restored()
     late = START + 20.0
-    assert shard.read(late + ORDER, said("d", late, 3, undecided=True))["d"] == {"peer": 1}
-    shard.read(late + 1.0 + ORDER, decision("d", receives=False))
-    shard.read(late + 1.0 + ORDER, said("p", late + 1.0, 4), said("d", late + 1.0, 4, undecided=True))
-    assert shard.read(late + 5.0 + ORDER, decision("d", receives=True))["d"] == {"peer": 1, "transferred": 1}
+    assert shard.read(late + ORDER, came("d", late, 3, undecided=True))["d"] == {"peer": 1}
+    shard.read(late + 1.0 + ORDER, said("d", receives=False))
+    shard.read(late + 1.0 + ORDER, came("p", late + 1.0, 4), came("d", late + 1.0, 4, undecided=True))
+    assert shard.read(late + 5.0 + ORDER, said("d", receives=True))["d"] == {"peer": 1, "transferred": 1}
     assert not shard.state.take_out_of_order()
 
 
 def test_no_more_wait_than_changes_may() -> None:
     shard = Shard(max_waiting=3)
-    assert shard.read(START, said("d", START, 1, 2, 3, undecided=True)) == {}
-    assert shard.read(START, said("e", START + 1.0, 4, undecided=True)) == {"d": {"cold": 3}}
+    assert shard.read(START, came("d", START, 1, 2, 3, undecided=True)) == {}
+    assert shard.read(START, came("e", START + 1.0, 4, undecided=True)) == {"d": {"cold": 3}}
     assert shard.state.take_out_of_order() == {"unknown_role": 4, "too_many_wait": 3}
 
 
 def test_what_no_record_may_have_is_a_damaged_base() -> None:
     shard = Shard()
-    shard.read(START, said("d", START, 1, undecided=True))
-    shard.read(START + 1.0, said("p", START, 1))
+    shard.read(START, came("d", START, 1, undecided=True))
+    shard.read(START + 1.0, came("p", START, 1))
     # The kind of the change, in the packed record.
     saved = {key: value.replace(b"\xc4\x01\x00", b"\xc4\x01\x77") for key, value in shard.saved.items()}
     assert saved != shard.saved

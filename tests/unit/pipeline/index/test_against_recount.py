@@ -11,22 +11,20 @@ from typing import Any
 import pytest
 
 from pipeline.index.answers import Answer
-from pipeline.index.following.partition import IndexedPartition
-from pipeline.index.following.sources import Sources
-from pipeline.index.index import Index
 from pipeline.index.questions.chains import chains_of
 from pipeline.index.questions.question import Question
 from pipeline.reading.partly_plain import PartlyPlain
-from pipeline.residency.partition import PartitionState
 from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import EventsRecord, Removed, Stored
 from schemas.settings import Worker
 from schemas.trust import TRUST_ORDER
+from tests.support.following_index import FollowingIndex
 from tests.support.holders import LAST_BLOCK, TIERS, UNTOLD, WHOLE, Held, held_by_each, told
 from tests.support.in_parts import as_read, read_in_parts
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import Walk
+from tests.support.replica_agent import ReplicaAgent
 from tests.support.suite.night import by_day, first_by_day
 
 SOURCES = 4
@@ -38,51 +36,43 @@ class Installation:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.agent = PartitionState(0, Worker(), shards=1)
-        self.checkpoint: dict[bytes, bytes] = {}
-        self.log: list[EventsRecord] = []
+        self.agent = ReplicaAgent()
         self.recounts: dict[tuple[str, int], SourceRecount] = {}
         self.restarts = self.in_parts = 0
         self.start()
 
     def start(self) -> None:
         """Start an index from the last checkpoint and the log behind it."""
-        self.sources = Sources()
-        self.partition = IndexedPartition(0, Worker(), self.sources)
-        self.partition.load({key: value for key, value in self.checkpoint.items() if value is not None})
-        for offset in range(self.partition.next_offset, len(self.log)):
-            self.partition.apply(offset, as_read(offset, self.log[offset]))
-        self.partition.settle()
-        self.index = Index(self.sources)
+        self.following = FollowingIndex(latest=self.agent.latest)
+        for offset in range(self.following.partition.next_offset, len(self.agent.log)):
+            self.following.partition.apply(offset, as_read(offset, self.agent.log[offset]))
+        self.following.partition.settle()
 
     def apply(self, record: EventsRecord) -> None:
-        offset = len(self.log)
-        self.log.append(record)
-        self.agent.apply(offset, record)
+        offset = len(self.agent.log)
+        self.agent.apply(record)
         read = as_read(offset, record)
         self.in_parts += isinstance(read, PartlyPlain)
-        self.partition.apply(offset, read)
-        self.partition.settle()
+        self.following.partition.apply(offset, read)
+        self.following.partition.settle()
         key = (record.replica, record.dp_rank)
-        if key not in self.recounts:
-            self.recounts[key] = SourceRecount(*key, Worker())
-        self.recounts[key].apply(offset, record)
+        self.recounts.setdefault(key, SourceRecount(*key, Worker())).apply(offset, record)
 
     def disturb(self) -> None:
         if self.rng.random() < 0.5:
-            self.sources.holdings.sweep()
+            self.following.sources.holdings.sweep()
         if self.rng.random() < 0.1:
-            self.partition.let_go()
+            self.following.partition.let_go()
         if self.rng.random() < 0.1:
-            self.checkpoint.update(self.agent.cut(0.0).checkpoints)
+            self.agent.cut(0.0)
         if self.rng.random() < 0.04:
             self.restarts += 1
             self.start()
 
     def asked(self, model: str, prompts: Sequence[Sequence[int]]) -> list[Answer]:
         """Return the answers to prompts that are asked at once."""
-        question = Question(model, prompts=[[*chain] for chain in prompts])
-        return self.index.answers(question, self.index.scopes_of(question), chains_of(question.chains), 0.0)
+        index, question = self.following.index, Question(model, prompts=[[*chain] for chain in prompts])
+        return index.answers(question, index.scopes_of(question), chains_of(question.chains), 0.0)
 
 
 def chains(walks: Sequence[Walk], rng: random.Random) -> Iterator[list[int]]:

@@ -11,14 +11,9 @@ import pytest
 from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
-from pipeline.index.following.partition import IndexedPartition
-from pipeline.index.following.sources import Sources
 from pipeline.index.holdings import holdings
 from pipeline.index.holdings.counting import held_by
-from pipeline.index.index import Index
-from pipeline.index.questions.question import Question
 from pipeline.reading.records import plain_runs
-from pipeline.residency.partition import PartitionState
 from pipeline.simulator.engine.scheduler import Engine
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
@@ -26,10 +21,13 @@ from pipeline.simulator.wire.encoding import encoded_batch
 from pipeline.simulator.wire.eras import ERAS
 from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, Closed, EventsRecord, Opened, Removed, Stored
+from schemas.events import Closed, Removed, Stored
 from schemas.hashing.content import Content, follow
 from schemas.settings import Worker, hash_domain
+from tests.support.following_index import FollowingIndex
+from tests.support.inputs.event_records import notice, opened, record, sent
 from tests.support.inputs.source_walks import pack
+from tests.support.replica_agent import ReplicaAgent
 
 START = 1_700_000_000.0
 KEY = b"a key of the fleet"
@@ -65,10 +63,8 @@ def expected(recounts: dict[str, SourceRecount], words: list[int]) -> dict[str, 
     return found
 
 
-def told(sources: Sources, words: list[int], **more: Any) -> dict[str, tuple[int, int]]:
-    index, question = Index(sources), Question("m", block_hashes=[], **more)
-    answer = index.answer(question, index.scopes_of(question), [*words], 0.0)
-    return {name: (match.gpu, match.cpu) for name, match in answer.instances.items()}
+def told(following: FollowingIndex, words: list[int], **more: Any) -> dict[str, tuple[int, int]]:
+    return {name: (match.gpu, match.cpu) for name, match in following.ask(*words, **more).items()}
 
 
 @pytest.mark.parametrize("linked", [True, False])
@@ -83,15 +79,12 @@ def test_every_answer_is_that_of_the_recount(linked: bool) -> None:
         name: Normaliser(max_frame_bytes=1 << 20, forwarding=Forwarding(linker=linker)) for name in engines
     }
     recounts = {name: SourceRecount(name, 0, WORKER) for name in engines}
-    sources = Sources()
-    partition = IndexedPartition(0, WORKER, sources)
-    state = PartitionState(0, WORKER, shards=1)
-    saved: dict[bytes, bytes | None] = {}
+    following, agent = FollowingIndex(WORKER), ReplicaAgent(WORKER)
     rng = random.Random(5)
     coming = arrivals(WorkloadSettings(3, 4.0, 5, 160, max_prompt_tokens=900))
     due, request = next(coming)
     prompts: list[tuple[int, ...]] = []
-    offset = matched = several = 0
+    matched = several = 0
     seqs, lives = dict.fromkeys(engines, 0), dict.fromkeys(engines, 1)
     for step in range(1, STEPS + 1):
         at = START + step / 4
@@ -106,73 +99,63 @@ def test_every_answer_is_that_of_the_recount(linked: bool) -> None:
                 continue
             payload = encoded_batch(ERAS[era], at, events, 0, form)
             batch = normalisers[name].normalise(payload, seq=seqs[name], received_at=at)
-            opened = [] if seqs[name] else [Batch(None, at, at, [Opened(0, complete=True)])]
-            record = EventsRecord(name, "m", domain, 0, lives[name], [*opened, batch], batch.seq, batch.seq)
+            begin = [] if seqs[name] else [opened(at)]
+            said = record(*begin, batch, replica=name, domain=domain, life=lives[name])
             seqs[name] += 1
-            run = plain_runs([msgspec.msgpack.encode(record)], WORKER, first=offset)[0]
-            for each in (state, partition):
-                each.apply(offset, record if run is None else run)
-            recounts[name].apply(offset, record)
-            offset += 1
+            offset = len(agent.log)
+            run = plain_runs([msgspec.msgpack.encode(said)], WORKER, first=offset)[0]
+            recounts[name].apply(offset, said)
+            following.partition.apply(offset, said if run is None else run)
+            agent.apply(said if run is None else run)
         if step == STEPS // 2:  # an engine restarts
-            closing = [Batch(None, at, at, [Closed("restarted")])]
-            record = EventsRecord("r1", "m", domain, 0, lives["r1"], closing)
-            for each in (state, partition, recounts["r1"]):
-                each.apply(offset, record)
-            offset += 1
+            said = record(notice(at, Closed("restarted")), replica="r1", domain=domain, life=lives["r1"])
+            for each in (following.partition, recounts["r1"]):
+                each.apply(len(agent.log), said)
+            agent.apply(said)
             lives["r1"], seqs["r1"] = 2, 0
             engines["r1"] = Engine(EngineSettings(200, cpu_blocks=200, hash_seed="seed of another life"))
         if step % 60 == 0:  # the index is killed, and begins from the workers' checkpoint
-            state.leaves()
-            saved.update(state.cut(at).checkpoints)
-            sources = Sources()
-            partition = IndexedPartition(0, WORKER, sources)
-            partition.load({key: value for key, value in saved.items() if value is not None})
-        partition.settle()
+            agent.state.leaves()
+            agent.cut(at)
+            following = FollowingIndex(WORKER, agent.latest)
         for prompt in rng.sample(prompts, min(len(prompts), 3)):
             words = Content(16, KEY).words(prompt)
             wanted = expected(recounts, words)
-            assert told(sources, words) == wanted
-            assert not words or told(sources, words, hash_domain=domain) == wanted
+            assert told(following, words) == wanted
+            assert not words or told(following, words, hash_domain=domain) == wanted
             matched += bool(wanted)
             several += len(wanted) > 1
     assert (matched > 200, several > 100) == (linked, linked)
-    assert {state.replica for state in Index(sources).replicas(0.0)} == {*engines}
+    assert {state.replica for state in following.index.replicas(0.0)} == {*engines}
 
 
 class Restarting:
     """A worker with its checkpoints, and an index that begins from them whenever a test says so."""
 
     def __init__(self) -> None:
-        self.agent = PartitionState(0, WORKER, shards=1)
-        self.saved: dict[bytes, bytes | None] = {}
-        self.recount = SourceRecount("r0", 0, WORKER)
-        self.log: list[EventsRecord] = []
+        self.agent = ReplicaAgent(WORKER)
+        self.recount = SourceRecount("r", 0, WORKER)
         self.start()
 
     def start(self) -> None:
-        self.sources = Sources()
-        self.partition = IndexedPartition(0, WORKER, self.sources)
-        self.partition.load({key: value for key, value in self.saved.items() if value is not None})
-        for offset in range(self.partition.next_offset, len(self.log)):
-            self.partition.apply(offset, self.log[offset])
-        self.partition.settle()
+        self.following = FollowingIndex(WORKER, self.agent.latest)
+        for offset in range(self.following.partition.next_offset, len(self.agent.log)):
+            self.following.partition.apply(offset, self.agent.log[offset])
 
     def checkpoint(self) -> None:
-        self.saved.update(self.agent.cut(0.0).checkpoints)
+        self.agent.cut(0.0)
 
     def publish(self, *events: Stored | Removed) -> None:
-        offset = len(self.log)
-        opened = [] if offset else [Batch(None, START, START, [Opened(0, complete=True)])]
-        batch = Batch(offset, START + offset, START + offset, [*events], len(events))
-        self.log.append(EventsRecord("r0", "m", "m/content/default", 0, 1, [*opened, batch]))
-        for each in (self.agent, self.partition, self.recount):
-            each.apply(offset, self.log[-1])
-        self.partition.settle()
+        offset = len(self.agent.log)
+        said = sent(offset, START + offset, *events, domain="m/content/default")
+        self.agent.apply(said)
+        for each in (self.following.partition, self.recount):
+            each.apply(offset, said)
+        self.following.partition.settle()
 
     def holds(self, content: int) -> bool:
         """Return what the index says, which is what the recount says."""
-        found = bool(told(self.sources, [content]))
+        found = bool(told(self.following, [content]))
         assert found == (content in held(self.recount, "gpu"))
         return found
 
@@ -233,17 +216,15 @@ def test_a_start_looks_at_no_block_of_others(monkeypatch: pytest.MonkeyPatch) ->
         return slots
 
     monkeypatch.setattr(holdings, "held_by", counted)
-    state, sources = PartitionState(0, WORKER, shards=1), Sources()
+    agent = ReplicaAgent(WORKER)
     for number in range(20):
         blocks = range(100 * number + 1, 100 * number + 101)
         events = [
             Stored(pack([*blocks]), 16, 1600, group_idx=group, links=pack([*blocks])) for group in (0, 1)
         ]
-        batches = [Batch(None, START, START, [Opened(0, complete=True)]), Batch(0, START, START, [*events])]
-        state.apply(number, EventsRecord(f"r{number}", "m", "m/content/default", 0, 1, batches))
-    partition = IndexedPartition(0, WORKER, sources)
-    state.leaves()
-    partition.load(dict(state.cut(START).checkpoints))
-    partition.settle()
-    assert sources.holdings.blocks == 20 * 2 * 2 * 100
+        agent.apply(sent(0, START, *events, replica=f"r{number}", domain="m/content/default"))
+    agent.moved(START)
+    following = FollowingIndex(WORKER, agent.latest)
+    following.partition.settle()
+    assert following.sources.holdings.blocks == 20 * 2 * 2 * 100
     assert looked_at == 0

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.index.following.partition import IndexedPartition
-from pipeline.index.following.sources import Sources
-from pipeline.index.index import Index
-from pipeline.index.questions.question import Question
-from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
-from schemas.settings import Worker
+from schemas.events import Removed, Stored
+from tests.support.following_index import FollowingIndex
+from tests.support.inputs.event_records import batch, opened, record
 from tests.support.inputs.packed import packed
 
 NOW = 1_800_000_000.0
@@ -17,21 +14,10 @@ NOW = 1_800_000_000.0
 
 @pytest.mark.parametrize(("one_copy", "matched"), [(True, 0), (False, 16)])
 def test_announced_twice_and_removed_once(one_copy: bool, matched: int) -> None:
-    sources = Sources()
-    partition = IndexedPartition(0, Worker(), sources)
-    events: list[Event] = [
-        Stored(packed(1, 2), 16, 32, None, "gpu"),
-        Stored(packed(1, 2), 16, 32, None, "gpu"),
-        Stored(packed(7), 16, 16, None, "gpu"),
-        Removed(packed(1), "gpu"),
-    ]
-    batches = [
-        Batch(None, NOW, NOW, [Opened(0, complete=True)]),
-        *(Batch(number, NOW, NOW, [event], 1) for number, event in enumerate(events)),
-    ]
-    partition.apply(0, EventsRecord("r", "m", "d", 0, 1, batches, engine="atom", one_copy=one_copy))
-    partition.settle()
-    index, question = Index(sources), Question("m", block_hashes=[])
-    scopes = index.scopes_of(question)
-    assert index.answer(question, scopes, [1], NOW).scores.get("r", {}).get("0", 0) == matched
-    assert index.answer(question, scopes, [7], NOW).scores["r"]["0"] == 16
+    following, twice = FollowingIndex(), Stored(packed(1, 2), 16, 32)
+    events = [twice, twice, Stored(packed(7), 16, 16), Removed(packed(1))]
+    batches = [batch(seq, NOW, event) for seq, event in enumerate(events)]
+    following.partition.apply(0, record(opened(NOW), *batches, engine="atom", one_copy=one_copy))
+    match = following.ask(1, at=NOW).get("r")
+    assert (match.gpu if match else 0) == matched
+    assert following.ask(7, at=NOW)["r"].gpu == 16

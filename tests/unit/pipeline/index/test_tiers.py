@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.index.following.partition import IndexedPartition
-from pipeline.index.following.sources import Sources
-from pipeline.index.index import Index
-from pipeline.index.questions.question import Question
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
+from schemas.events import Event, Removed, Stored
 from schemas.settings import Worker
+from tests.support.following_index import FollowingIndex
 from tests.support.holders import UNTOLD, WHOLE, Held, held_by_each, of_rank
+from tests.support.inputs.event_records import batch, opened, record
 from tests.support.inputs.source_walks import pack
 
 CHAIN = [*range(100, 116)]
@@ -32,17 +30,12 @@ def held(
     engine: str = "sglang",
 ) -> Held | None:
     """Return what the index says of a source with these events, which is what the recount says."""
-    sources = Sources()
-    partition, recount = IndexedPartition(0, Worker(), sources), SourceRecount("r", 0, Worker())
-    batches = [Batch(None, 1.0, 1.0, [Opened(0, complete=True)]), Batch(0, 2.0, 2.0, [*events])]
-    record = EventsRecord("r", "m", "d", 0, 1, batches, engine=engine)
-    partition.apply(0, record)
-    partition.settle()
-    recount.apply(0, record)
-    index, question = Index(sources), Question("m", block_hashes=[])
+    following, recount = FollowingIndex(), SourceRecount("r", 0, Worker())
+    said = record(opened(1.0), batch(0, 2.0, *events), engine=engine)
+    for each in (following.partition, recount):
+        each.apply(0, said)
     asked = chain or CHAIN
-    answer = index.answer(question, index.scopes_of(question), [*asked], 2.0)
-    told = answer.instances.get("r")
+    told = following.ask(*asked, at=2.0).get("r")
     found = told and of_rank(told.ranks["0"])
     assert found == held_by_each([recount], asked, {"r": windows or {}}).get(("r", 0))
     return found

@@ -13,8 +13,11 @@ from pipeline.reading.numbered import Numbered
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.records import read as read_runs
 from pipeline.residency.partition import PartitionState
-from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
+from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.settings import Worker
+from tests.support.inputs import event_records
+from tests.support.inputs.event_records import batch, record
+from tests.support.inputs.packed import packed
 
 START = 1e9
 
@@ -22,19 +25,17 @@ START = 1e9
 def run(name: str, seq: int, at: float, **said: object) -> EventsRecord:
     """Return a record of two batches: blocks come, and those of the record before leave."""
     block = 2 * seq + 1
-    batches = [
-        Batch(seq, at, at, [Stored(block.to_bytes(8, "big"), 16)], 1),
-        Batch(seq + 1, at + 0.5, at + 0.75, [Removed((block - 4).to_bytes(8, "big"))] if seq > 2 else [], 1),
-    ]
-    return EventsRecord(name, "m", "d", 0, 1, batches, seq, seq + 1, **said)  # type: ignore[arg-type]
+    gone = [Removed(packed(block - 4))] if seq > 2 else []
+    later = Batch(seq + 1, at + 0.5, at + 0.75, [*gone], 1)
+    return record(batch(seq, at, Stored(packed(block), 16)), later, replica=name, **said)
 
 
 def opened(name: str) -> EventsRecord:
-    return EventsRecord(name, "m", "d", 0, 1, [Batch(None, START, START, [Opened(0, complete=True)])])
+    return record(event_records.opened(START), replica=name)
 
 
 def read(records: Sequence[EventsRecord], first: int = 0) -> list[Numbered]:
-    values = [msgspec.msgpack.encode(record) for record in records]
+    values = [*map(msgspec.msgpack.encode, records)]
     reading = read_runs(values, Worker(), offsets=range(first, first + len(values)))
     assert not reading.unknown
     numbered: list[Numbered] = [(int(run.offsets[0]), run) for run in reading.runs]
@@ -76,8 +77,8 @@ def test_sources_in_turns_are_a_run_each() -> None:
 def test_what_the_log_had_long_before_its_receipt_is_decoded() -> None:
     ahead = Worker().max_clock_ahead_seconds
     records = [run("r", seq, START + seq) for seq in (0, 2, 4)]
-    values = [msgspec.msgpack.encode(record) for record in records]
-    latest = [batch.received_at for record in records for batch in record.batches[1:]]
+    values = [*map(msgspec.msgpack.encode, records)]
+    latest = [one.received_at for said in records for one in said.batches[1:]]
     written = [latest[0] - ahead, latest[1] - ahead - 0.01, 0.0]
     reading = read_runs(values, Worker(), offsets=range(3), written=written)
     assert [one.offsets.tolist() for one in reading.runs] == [[0], [2]]
@@ -110,8 +111,8 @@ def test_sources_are_forgotten_where_they_are_forgotten_otherwise(together: int)
     records += [run("b", seq, START + 3010 + seq) for seq in (60, 62)]
     settings = Worker(forget_seconds=600)
     one_by_one, at_once = (PartitionState(0, settings, shards=2) for _ in range(2))
-    for offset, record in enumerate(records):
-        one_by_one.apply(offset, record)
+    for offset, said in enumerate(records):
+        one_by_one.apply(offset, said)
     for begin in range(0, len(records), together):
         at_once.apply_all(read(records[begin : begin + together], begin))
     assert at_once.next_offset == one_by_one.next_offset == len(records)
@@ -125,8 +126,8 @@ def test_what_another_state_committed_is_not_said_again() -> None:
     states = [PartitionState(0, Worker(), shards=2) for _ in range(2)]
     for state in states:
         state.announced(3)
-    for offset, record in enumerate(records):
-        states[0].apply(offset, record)
+    for offset, said in enumerate(records):
+        states[0].apply(offset, said)
     states[1].apply_all(read(records))
     cuts = [state.cut(START + 100) for state in states]
     assert cuts[0] == cuts[1]

@@ -11,8 +11,9 @@ from pipeline.simulator.traffic.trace import TraceReplica
 from pipeline.traces.reading import read_trace
 from pipeline.traces.trace import TraceRequest
 from pipeline.whatif.recorded import follow, saved
-from schemas.events import Batch, Cleared, EventsRecord, Opened
+from schemas.events import Cleared, EventsRecord
 from tests.support.checkout import TRACES
+from tests.support.inputs.event_records import sent
 from tests.support.inputs.traced import START, served
 from tests.support.suite.night import first_by_day
 
@@ -28,14 +29,11 @@ class Cache:
 
     def events(self, requests: list[TraceRequest]) -> Iterator[EventsRecord]:
         for seq, request in enumerate(requests):
-            at = START + seq
             events = served(self.replica, request)
             if seq % BETWEEN == BETWEEN - 1:
                 self.replica.pool.clear()
                 events.append(Cleared())
-            opened = [] if seq else [Batch(None, at, at, [Opened(0, True)])]
-            batch = Batch(seq, at, at, events, engine_events=len(events))
-            yield EventsRecord("r", "m", "m/x/default", 0, 1, [*opened, batch], seq, seq)
+            yield sent(seq, START + seq, *events, domain="m/x/default")
 
     def hits(self, requests: list[TraceRequest]) -> int:
         for _ in self.events(requests):

@@ -18,12 +18,9 @@ from pipeline.reading.events_reader import EventsReader
 from pipeline.reading.numbered import Readable
 from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.residency import source as residency_source
-from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
-from pipeline.worker.roles.role import Role
-from pipeline.worker.telemetry import WorkerMetrics
 from schemas.json_form import to_json
 from schemas.rows import Row
 from schemas.settings import Settings
@@ -32,6 +29,7 @@ from tests.support.inputs.mutants import mutated
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.residency_walks import residency
 from tests.support.inputs.source_walks import BEGAN, Walk
+from tests.support.owned_partition import owned_partition
 from tests.support.suite.night import first_by_day
 from tests.support.table_columns import misfits
 
@@ -45,11 +43,6 @@ class DecodesAll(EventsReader):
 
     def ahead(self, offered: Sequence[Offered]) -> Ahead[Readable]:
         return Reader.ahead(self, offered)
-
-
-def owned(role: Role[Any, Any]) -> OwnedPartition[Any, Any]:
-    log = CheckpointLog(Settings().kafka, group="g", topic=role.topic, partition=0)
-    return OwnedPartition(role, log, role.restore(0, {}), WorkerMetrics())
 
 
 def events(seed: int, count: int) -> tuple[Iterator[bytes], Iterator[bytes]]:
@@ -66,7 +59,7 @@ def test_honest_sources_are_what_they_are_without_mutated_events(mutants: int) -
     honest, bad = events(1, mutants)
     rng = random.Random(1)
     role = ReplicaRole(Settings(), shards=2)
-    poisoned, alone = owned(role), owned(role)
+    poisoned, alone = owned_partition(role), owned_partition(role)
     rows: list[list[Row]] = [[], []]
     for number in range(mutants):
         good, fine = next(honest), next(bad)
@@ -106,7 +99,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
     role = ReplicaRole(Settings(), shards=2, partitions=2)
     decoding = ReplicaRole(Settings(), shards=2, partitions=2)
     decoding.reader = DecodesAll(Settings())
-    partitions = [owned(role), owned(role), owned(decoding)]
+    partitions = [owned_partition(role), owned_partition(role), owned_partition(decoding)]
     together, alone, decoded = partitions
     names = [name for name in "abcdefghij" if partition_of(name, 2) == 0][:3]
     other = next(name for name in "abcdefghij" if partition_of(name, 2) == 1)
@@ -148,7 +141,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
 @pytest.mark.parametrize("mutants", first_by_day([MUTANTS // 4, MUTANTS]))
 def test_mutated_residency_ends_no_fleet_agent(mutants: int) -> None:
     rng = random.Random(2)
-    partition = owned(FleetRole(Settings()))
+    partition = owned_partition(FleetRole(Settings()))
     for number in range(mutants):
         good, fine = residency(number, rng, names="ab"), residency(number, rng, names="c")
         for value in (encode(good), mutated(encode(fine), rng)):

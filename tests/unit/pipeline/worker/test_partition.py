@@ -11,31 +11,34 @@ from connectors.kafka.encoding import JSON, MSGPACK
 from pipeline.applying.offered import Offered
 from pipeline.applying.steps import at_once
 from pipeline.errors import CheckpointUnreadable, OffsetGap
-from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import BASE, FORMAT, META_KEY, part_slot, slot_key
-from schemas.events import Batch, EventsRecord, Gap, Opened, SourceStatus, Stored
+from schemas.events import EventsRecord, Gap, SourceStatus, Stored
 from schemas.json_form import to_json
 from schemas.residency import FILLED
 from schemas.rows import RedundancyRow
 from schemas.settings import Settings
+from tests.support.inputs import event_records
+from tests.support.inputs.event_records import batch, notice, opened, sent
+from tests.support.inputs.packed import packed
 from tests.support.inputs.residency_records import record as residency_record
+from tests.support.owned_partition import owned_partition
 
 
 def record(seq: int) -> EventsRecord:
-    opened: list[Any] = [Batch(None, 1e9, 1e9, [Opened(first_seq=0, complete=True)])] if seq == 0 else []
-    events: list[Any] = [Stored(bytes(7) + bytes([seq + 1]), 16, 16)]
-    return EventsRecord("r", "m", "d", 0, 1, [*opened, Batch(seq, 1e9 + seq, 1e9 + seq, events)], seq, seq)
+    return sent(seq, 1e9 + seq, Stored(packed(seq + 1), 16, 16))
+
+
+def offered(*seqs: int, **more: Any) -> list[Offered]:
+    return [Offered(seq, msgspec.msgpack.encode(record(seq)), **more) for seq in seqs]
 
 
 def owned(heard: int = 0) -> tuple[OwnedPartition[Any, Any], WorkerMetrics]:
-    settings, metrics = Settings(), WorkerMetrics()
-    role = ReplicaRole(settings, shards=8)
-    log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
-    return OwnedPartition(role, log, role.restore(0, {}), metrics, heard=heard), metrics
+    metrics = WorkerMetrics()
+    return owned_partition(ReplicaRole(Settings(), shards=8), metrics, heard=heard), metrics
 
 
 def skipped(metrics: WorkerMetrics, reason: str) -> float | None:
@@ -48,7 +51,7 @@ def test_both_encodings_are_applied() -> None:
     partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)), (("content-type", MSGPACK),))])
     headers = (("ce_id", b"x"), ("content-type", JSON))
     partition.offer_all([Offered(1, to_json(record(1)), headers)])
-    partition.offer_all([Offered(2, msgspec.msgpack.encode(record(2)))])
+    partition.offer_all(offered(2))
     [occupancy] = [row for row in at_once(partition.cutting(1e9))[0].rows if row.TABLE == "occupancy_10s"]
     assert (occupancy.blocks, occupancy.version) == (3, 2)
 
@@ -56,21 +59,21 @@ def test_both_encodings_are_applied() -> None:
 def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
     partition, _ = owned()
     assert partition.newest == 0
-    values = [msgspec.msgpack.encode(record(seq)) for seq in range(3)]
-    partition.offer_all([Offered(seq, values[seq], written_at=1e9 + seq) for seq in range(2)])
+    partition.offer_all([*offered(0, written_at=1e9), *offered(1, written_at=1e9 + 1)])
     assert partition.newest == 1e9 + 1
     at_once(partition.cutting(2e9))
     assert partition.newest == 0
-    partition.offer_all([Offered(2, values[2], written_at=1e9 + 2)])
+    partition.offer_all(offered(2, written_at=1e9 + 2))
     assert partition.newest == 1e9 + 2
 
 
 def test_what_waits_for_a_cut_is_known_by_its_bytes() -> None:
     partition, _ = owned()
-    values = [msgspec.msgpack.encode(record(seq)) for seq in range(3)]
-    partition.offer_all([Offered(seq, values[seq]) for seq in range(2)])
-    partition.offer_all([Offered(1, values[1]), Offered(2, values[2]), Offered(3, None)])
-    assert partition.unsaved == sum(map(len, values)), "repeated ones change nothing"
+    partition.offer_all(offered(0, 1))
+    partition.offer_all([*offered(1, 2), Offered(3, None)])
+    assert partition.unsaved == sum(len(one.value or b"") for one in offered(0, 1, 2)), (
+        "repeated ones change nothing"
+    )
     at_once(partition.cutting(2e9))
     assert partition.unsaved == 0
 
@@ -98,11 +101,8 @@ def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
 
 def test_redundancy_is_not_carried_forward_before_all_is_applied_that_a_former_owner_had_applied() -> None:
     """Rows of windows that it never wrote would show less than it knew; behind its last record none do."""
-    settings, metrics = Settings(), WorkerMetrics()
-    role = FleetRole(settings)
-    log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=0)
     # A shard's first checkpoint holds no base: all of the log is applied again.
-    partition = OwnedPartition(role, log, role.restore(0, {}), metrics, heard=9)
+    partition = owned_partition(FleetRole(Settings()), heard=9)
 
     def offer(offset: int, blocks: range) -> None:
         value = msgspec.msgpack.encode(residency_record(0, FILLED, blocks, 1e9 + offset))
@@ -130,7 +130,7 @@ def test_redundancy_is_not_carried_forward_before_all_is_applied_that_a_former_o
 )
 def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any], reason: str) -> None:
     partition, _ = owned()
-    partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
+    partition.offer_all(offered(0))
     partition.leaves = True
     latest = dict(at_once(partition.cutting(1e9))[0].checkpoints)
     for slot, value in records.items():
@@ -148,7 +148,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named(records: dict[str | int, Any]
 @pytest.mark.parametrize("other", [FORMAT - 1, FORMAT + 1])
 def test_a_checkpoint_of_another_format_is_refused_whatever_it_holds(other: int) -> None:
     partition, _ = owned()
-    partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
+    partition.offer_all(offered(0))
     latest = dict(at_once(partition.cutting(1e9))[0].checkpoints)
     assert msgspec.msgpack.decode(latest[META_KEY])["format"] == FORMAT
     latest = {META_KEY: msgspec.msgpack.encode({"format": other, "what": "else"}), b"key": b"value"}
@@ -163,11 +163,9 @@ def test_a_checkpoint_of_another_format_is_refused_whatever_it_holds(other: int)
 
 def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
     partition, metrics = owned()
-    gap = record(1)
-    gap.batches.insert(0, Batch(None, 1e9, 1e9, [Gap(1, 3, "replay_holes")]))
-    gap.batches[1].seq = gap.first_seq = gap.last_seq = 4
-    unreached = EventsRecord("s", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [SourceStatus(connected=False)])])
-    late = EventsRecord("t", "m", "d", 0, 1, [Batch(None, 1e9, 1e9, [Opened(7, complete=False)])])
+    gap = event_records.record(notice(1e9, Gap(1, 3, "replay_holes")), batch(4, 1e9 + 1))
+    unreached = event_records.record(notice(1e9, SourceStatus(connected=False)), replica="s")
+    late = event_records.record(opened(1e9, 7, complete=False), replica="t")
     for offset, one in enumerate((record(0), gap, unreached, late)):
         partition.offer_all([Offered(offset, msgspec.msgpack.encode(one))])
     at_once(partition.cutting(1e9))
@@ -190,18 +188,17 @@ def test_troubles_of_sources_are_told_until_the_partition_is_given_up() -> None:
 
 def test_repeated_offset_changes_nothing_and_a_hole_is_fatal() -> None:
     partition, metrics = owned()
-    value = msgspec.msgpack.encode(record(0))
-    partition.offer_all([Offered(0, value)])
-    partition.offer_all([Offered(0, value)])
+    partition.offer_all(offered(0))
+    partition.offer_all(offered(0))
     assert skipped(metrics, "repeated") == 1
     with pytest.raises(OffsetGap, match=r"1\.\.4 of"):
-        partition.offer_all([Offered(5, value)])
+        partition.offer_all(offered(5))
     assert partition.state.next_offset == 1
 
 
 def test_cut_ends_with_checkpoints_after_outputs() -> None:
     partition, _ = owned()
-    partition.offer_all([Offered(0, msgspec.msgpack.encode(record(0)))])
+    partition.offer_all(offered(0))
     cut, records = at_once(partition.cutting(1e9))
     assert cut.next_offset == 1
     assert [entry.topic for entry in records] == [
@@ -213,9 +210,7 @@ def test_cut_ends_with_checkpoints_after_outputs() -> None:
 
 def test_the_log_s_time_bounds_what_a_connector_says_of_time() -> None:
     partition, _ = owned()
-    ahead = EventsRecord(
-        "r", "m", "d", 0, 1, [Batch(0, 3e9, 3e9, [Stored(bytes(7) + b"\1", 16, 16)], engine_events=1)], 0, 0
-    )
+    ahead = event_records.record(batch(0, 3e9, Stored(packed(1), 16, 16)))
     partition.offer_all([Offered(0, msgspec.msgpack.encode(ahead), written_at=1e9)])
     windows = {
         row.window.timestamp() for row in at_once(partition.cutting(1e9))[0].rows if hasattr(row, "window")

@@ -15,18 +15,20 @@ from pipeline.applying.offered import Offered
 from pipeline.applying.steps import at_once
 from pipeline.errors import RecordFatal
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.worker.checkpoint.log import CheckpointLog, Record
+from pipeline.worker.checkpoint.log import Record
 from pipeline.worker.exits import ExitCode, exit_code
-from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.set_aside import BYTES_OF_CHECKPOINT
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.events import Batch, EngineCounters, EventsRecord, Gap, Opened, Stored
+from schemas.events import Batch, EngineCounters, EventsRecord, Gap, Stored
 from schemas.reasons import SetAsideReason
 from schemas.rows import Row
 from schemas.set_aside import KEPT_BYTES, SetAsideRecord
 from schemas.settings import Settings
 from tests.support.client_partition import client_partition
+from tests.support.inputs.event_records import sent
+from tests.support.inputs.packed import packed
+from tests.support.owned_partition import owned_partition
 
 START = 1_800_000_000.0
 PARTITION = client_partition("honest", 2)
@@ -36,11 +38,8 @@ encode = msgspec.msgpack.encode
 
 
 def run(replica: str, seq: int, **fields: Any) -> EventsRecord:
-    opened: list[Any] = [Batch(None, START, START, [Opened(0, complete=True)])] if seq == 0 else []
-    batch = Batch(seq, START + seq, START + seq, [Stored(bytes(7) + bytes([seq + 1]), 16, 16)], 1)
-    return msgspec.structs.replace(
-        EventsRecord(replica, "m", "d", 0, 1, [*opened, batch], first_seq=seq, last_seq=seq), **fields
-    )
+    said = sent(seq, START + seq, Stored(packed(seq + 1), 16, 16), replica=replica)
+    return msgspec.structs.replace(said, **fields)
 
 
 def notice(event: Any, at: float = START) -> list[Batch]:
@@ -51,11 +50,9 @@ class Partition:
     """A partition with an honest source and one that turns bad, and what its transactions hold."""
 
     def __init__(self, latest: Mapping[bytes, bytes] = MappingProxyType({}), committed: int = 0) -> None:
-        settings, self.metrics = Settings(), WorkerMetrics()
-        role = ReplicaRole(settings, shards=8, partitions=2)
-        log = CheckpointLog(settings.kafka, group="g", topic=role.topic, partition=PARTITION)
-        state = role.restore(PARTITION, latest)
-        self.owned = OwnedPartition(role, log, state, self.metrics, committed=committed)
+        self.metrics = WorkerMetrics()
+        role = ReplicaRole(Settings(), shards=8, partitions=2)
+        self.owned = owned_partition(role, self.metrics, PARTITION, latest, committed=committed)
         self.records: list[Record] = []
         self.rows: list[Row] = []
 

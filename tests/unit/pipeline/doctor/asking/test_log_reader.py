@@ -7,20 +7,19 @@ import msgspec
 from pipeline.doctor.asking.log_reader import SETTLE_SECONDS, LogReader
 from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts
 from schemas.checkpoints import TOPICS_KEY, StateTopics
-from schemas.events import Batch, EventsRecord, SourceStatus
+from schemas.events import EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
 from schemas.set_aside import SetAsideRecord
+from tests.support.inputs import event_records
+from tests.support.inputs.event_records import batch, notice
 
 NOW = 1_800_000_000.0
 JSON = [("content-type", b"application/json")]
 
 
 def record(life: int, *seqs: int, replica: str = "a") -> EventsRecord:
-    batches = [Batch(seq, NOW, NOW, []) for seq in seqs]
-    if not seqs:
-        batches = [Batch(None, NOW, NOW, [SourceStatus(connected=True)])]
-    first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
-    return EventsRecord(replica, "m", "d", 0, life, batches, first_seq=first, last_seq=last)
+    batches = [batch(seq, NOW) for seq in seqs] or [notice(NOW, SourceStatus(connected=True))]
+    return event_records.record(*batches, replica=replica, life=life)
 
 
 def packed(event: EventsRecord) -> bytes:

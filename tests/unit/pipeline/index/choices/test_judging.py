@@ -11,14 +11,13 @@ import pytest
 from pipeline.index.answers import IndexState
 from pipeline.index.choices.judging import Judge
 from pipeline.index.choices.posted import Choice, Choices
-from pipeline.index.following.partition import IndexedPartition
-from pipeline.index.following.sources import Sources
-from pipeline.index.index import Index
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Batch, EventsRecord, Opened, Stored
+from schemas.events import Stored
 from schemas.settings import Worker
 from schemas.trust import TRUST_ORDER
+from tests.support.following_index import FollowingIndex
 from tests.support.holders import held_by_each
+from tests.support.inputs.event_records import sent
 from tests.support.inputs.source_walks import Walk, pack
 from tests.support.suite.night import first_by_day
 
@@ -32,14 +31,13 @@ def test_every_verdict_is_that_of_the_recount(seed: int) -> None:
     walks = [Walk(rng.getrandbits(30), hybrid=False, replica=f"r{n}") for n in range(4)]
     for walk in walks[1:]:
         walk.pool, walk.chains = walks[0].pool, walks[0].chains
-    sources = Sources()
-    partition, index = IndexedPartition(0, Worker(), sources), Index(sources)
+    following = FollowingIndex()
     recounts: dict[str, SourceRecount] = {}
     seen: Counter[str] = Counter()
     turns = itertools.chain.from_iterable(zip(*(walk.records(40) for walk in walks), strict=False))
     for offset, record in enumerate(turns):
-        partition.apply(offset, record)
-        partition.settle()
+        following.partition.apply(offset, record)
+        following.partition.settle()
         recounts.setdefault(record.replica, SourceRecount(record.replica, 0, Worker())).apply(offset, record)
         caches = [one for one in recounts.values() if one.life.model == "m"]
         if not caches:
@@ -49,7 +47,7 @@ def test_every_verdict_is_that_of_the_recount(seed: int) -> None:
             chain = [*rng.choice([each for pair in walks[0].chains for each in pair if each] or [chain])]
         chosen = rng.choice([NOBODY, *(walk.replica for walk in walks)])
         choice = Choice(f"q{offset}", [*chain], chosen, 12.5)
-        made = Judge(index, Choices([choice], "m"), share=False).record(choice, FRESH, 99.0)
+        made = Judge(following.index, Choices([choice], "m"), share=False).record(choice, FRESH, 99.0)
 
         held = {replica: tokens.disk for (replica, _), tokens in held_by_each(caches, chain).items()}
         best = max(held.values(), default=0)
@@ -61,7 +59,7 @@ def test_every_verdict_is_that_of_the_recount(seed: int) -> None:
         holders = {replica for replica, tokens in held.items() if tokens == best}
         expected = "" if not best else chosen if chosen in holders else min(holders)
         assert made.best_replica == expected
-        trusts = [one.trust for one in index.replicas(0.0) if one.replica in (chosen, expected)]
+        trusts = [one.trust for one in following.index.replicas(0.0) if one.replica in (chosen, expected)]
         assert made.trust == max(trusts, key=TRUST_ORDER.index)
         assert (made.request_id, made.time, made.blocks) == (f"q{offset}", 12.5, len(chain))
         assert (made.stale, made.index_age_seconds) == (False, 0.25)
@@ -69,23 +67,25 @@ def test_every_verdict_is_that_of_the_recount(seed: int) -> None:
     assert min(seen[kind] for kind in ("unknown", "worse", "best", "nothing")) > 3, seen
 
 
-def held(partition: IndexedPartition, offset: int, replica: str, *stored: Stored, rank: int = 0) -> None:
-    batches = [Batch(None, 1.0, 1.0, [Opened(0, complete=True)]), Batch(0, 2.0, 2.0, [*stored])]
-    partition.apply(offset, EventsRecord(replica, "m", "m/x/default", rank, 1, batches))
-    partition.settle()
+def held(following: FollowingIndex, offset: int, replica: str, *stored: Stored, rank: int = 0) -> None:
+    said = sent(0, 2.0, *stored, replica=replica, domain="m/x/default")
+    said.dp_rank = rank
+    following.partition.apply(offset, said)
+    following.partition.settle()
 
 
 def test_a_replica_matches_as_its_best_rank_does_and_storage_is_an_upper_bound() -> None:
-    sources = Sources()
-    partition, index = IndexedPartition(0, Worker(), sources), Index(sources)
-    held(partition, 0, "a", Stored(pack([1]), 16, 16))
-    held(partition, 1, "a", Stored(pack([1, 2]), 16, 32), rank=1)
-    held(partition, 2, "b", Stored(pack([1]), 16, 16), Stored(pack([2, 3]), 16, medium="fs"))
-    held(partition, 3, "c")
+    following = FollowingIndex()
+    held(following, 0, "a", Stored(pack([1]), 16, 16))
+    held(following, 1, "a", Stored(pack([1, 2]), 16, 32), rank=1)
+    held(following, 2, "b", Stored(pack([1]), 16, 16), Stored(pack([2, 3]), 16, medium="fs"))
+    held(following, 3, "c")
     made = {}
     for replica in ("a", "b", "c"):
         choice = Choice("q", [1, 2, 3, 4], replica)
-        made[replica] = Judge(index, Choices([choice], "m"), share=False).record(choice, FRESH, 99.0)
+        made[replica] = Judge(following.index, Choices([choice], "m"), share=False).record(
+            choice, FRESH, 99.0
+        )
     assert {name: (one.chosen_tokens, one.best_tokens) for name, one in made.items()} == {
         "a": (32, 48),
         "b": (48, 48),
@@ -97,9 +97,10 @@ def test_a_replica_matches_as_its_best_rank_does_and_storage_is_an_upper_bound()
 
 
 def test_an_index_with_a_share_judges_nothing() -> None:
-    sources = Sources()
-    partition, index = IndexedPartition(0, Worker(), sources), Index(sources)
-    held(partition, 0, "a", Stored(pack([1]), 16, 16))
+    following = FollowingIndex()
+    held(following, 0, "a", Stored(pack([1]), 16, 16))
     choice = Choice("q", [1], "a")
-    made = Judge(index, Choices([choice], "m"), share=True).record(choice, IndexState(9.0, True, 3), 99.0)
+    made = Judge(following.index, Choices([choice], "m"), share=True).record(
+        choice, IndexState(9.0, True, 3), 99.0
+    )
     assert (made.not_judged, made.best_tokens, made.best_replica, made.stale) == ("share", 0, "", True)

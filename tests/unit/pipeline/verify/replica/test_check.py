@@ -15,9 +15,11 @@ from pipeline.residency.partition import PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.keys import key_of
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, TOO_NEW, SourceCheck
-from schemas.events import Batch, Cleared, Event, EventsRecord, Opened, SourceStatus, Stored, Undecodable
+from schemas.events import Cleared, EventsRecord, Opened, SourceStatus, Stored, Undecodable
 from schemas.rows import FlowRow, ObjectsRow, StreamHealthRow
 from schemas.settings import Worker
+from tests.support.inputs.event_records import batch, notice, opened, record, sent
+from tests.support.inputs.packed import packed
 from tests.support.inputs.source_walks import ObjectWalk, Walk, with_wrong_clocks
 from tests.support.suite.night import at_night, first_by_day, night_rows
 
@@ -50,12 +52,12 @@ def written(records: Log, worker: Worker, seed: int) -> Store:
     newest = 0.0
     to_lose = rng.random() < 0.7
     while offset < len(records):
-        record = records[offset]
-        if isinstance(record, RecordRefused):
-            state.set_aside(offset, record)
+        said = records[offset]
+        if isinstance(said, RecordRefused):
+            state.set_aside(offset, said)
         else:
-            newest = max([newest, *(batch.received_at for batch in record.batches)])
-            state.apply(offset, record)
+            newest = max([newest, *(one.received_at for one in said.batches)])
+            state.apply(offset, said)
         offset += 1
         killed = rng.random() < 0.05
         if rng.random() < 0.3:
@@ -79,9 +81,9 @@ def cut_at_the_end(records: Sequence[EventsRecord], worker: Worker) -> Store:
     """Rows of a worker that saves when it has applied everything."""
     store, state = Store(), PartitionState(0, worker, shards=2)
     newest = 0.0
-    for offset, record in enumerate(records):
-        newest = max([newest, *(batch.received_at for batch in record.batches)])
-        state.apply(offset, record)
+    for offset, said in enumerate(records):
+        newest = max([newest, *(one.received_at for one in said.batches)])
+        state.apply(offset, said)
     for _ in range(2):
         store.insert(state.cut(newest + 50.0).rows)
     return store
@@ -110,9 +112,9 @@ def compared(
     )
     known = False
     for offset in range(begin, end):
-        record = records[offset]
-        if not isinstance(record, RecordRefused):
-            check.apply(offset, record)
+        said = records[offset]
+        if not isinstance(said, RecordRefused):
+            check.apply(offset, said)
             known = True
         elif known:
             check.set_aside(offset)
@@ -175,13 +177,9 @@ def test_wrong_clocks_are_no_difference_and_cuts_decide_no_row(seed: int, hybrid
 @pytest.mark.parametrize("heard", [False, True], ids=["never heard", "heard"])
 def test_reports_by_a_clock_that_is_set_back_take_no_row_away(heard: bool) -> None:
     worker, at = Worker(idle_carry_seconds=30.0), 1_800_000_000.0
-    heard_once = [Batch(0, at, at, [Stored(bytes(8), 16, 16)])] * heard
-    reports = [
-        Batch(None, at + later, at + later, [SourceStatus(connected=False)]) for later in (600, 10, 30)
-    ]
-    records = [
-        EventsRecord("r", "m", "d", 0, 1, batches) for batches in (heard_once, *([one] for one in reports))
-    ]
+    heard_once = record(*[batch(0, at, Stored(bytes(8), 16, 16))] * heard)
+    reports = [record(notice(at + later, SourceStatus(connected=False))) for later in (600, 10, 30)]
+    records = [heard_once, *reports]
     store = cut_at_the_end(records, worker)
     findings = compared(records, store, worker)
     assert findings.equal, findings.kept[:3]
@@ -220,8 +218,8 @@ def test_records_set_aside_are_no_difference(seed: int) -> None:
     """They are anywhere: before the source is known, at the end of a life, one after the other."""
     worker, rng = Worker(fine_block_age_seconds=60.0, idle_carry_seconds=30.0), random.Random(seed)
     log: list[EventsRecord | RecordRefused] = []
-    for record in Walk(seed, hybrid=seed % 2 == 0).records(80):
-        log += [record, *[REFUSED] * rng.choice([0, 0, 0, 1, 3])]
+    for said in Walk(seed, hybrid=seed % 2 == 0).records(80):
+        log += [said, *[REFUSED] * rng.choice([0, 0, 0, 1, 3])]
         if rng.random() < 0.1:
             log[-1] = REFUSED
     findings = compared(log, written(log, worker, seed), worker)
@@ -255,14 +253,12 @@ def test_a_log_without_its_beginning_is_compared_from_the_next_life_on(seed: int
     findings = compared(records, store, worker, begin=30)
     assert findings.equal, findings.kept[:3]
     assert findings.left_out[BEFORE_THE_BEGINNING] > 0
-    opened = [
+    begun = [
         number
-        for number, record in enumerate(records)
-        if number > 30
-        and record.batches
-        and any(isinstance(event, Opened) for event in record.batches[0].events)
+        for number, said in enumerate(records)
+        if number > 30 and said.batches and any(isinstance(event, Opened) for event in said.batches[0].events)
     ]
-    assert not opened or opened[0] > 140 or findings.compared["occupancy_10s"] > 0
+    assert not begun or begun[0] > 140 or findings.compared["occupancy_10s"] > 0
     # A wrong figure of the last life is still found.
     if findings.compared["occupancy_10s"]:
         key = max((key for key in store.rows if key[0] == "occupancy_10s"), key=lambda key: key[1])
@@ -272,11 +268,8 @@ def test_a_log_without_its_beginning_is_compared_from_the_next_life_on(seed: int
 
 def test_a_log_that_begins_between_the_notices_of_a_life_and_its_first_batch_is_equal() -> None:
     at = 1_800_000_000.0
-    stored = Batch(0, at + 5, at + 5, [Stored((1).to_bytes(8, "big"), 16)])
-    records = [
-        EventsRecord("r", "m", "d", 0, 1, [Batch(None, at, at, [SourceStatus(connected=True)])]),
-        EventsRecord("r", "m", "d", 0, 1, [Batch(None, at + 5, at + 5, [Opened(0, complete=True)]), stored]),
-    ]
+    status = record(notice(at, SourceStatus(connected=True)))
+    records = [status, sent(0, at + 5, Stored(packed(1), 16))]
     store = written(records, Worker(), 1)
     findings = compared(records, store, Worker(), begin=1)
     assert findings.equal, findings.kept
@@ -285,21 +278,12 @@ def test_a_log_that_begins_between_the_notices_of_a_life_and_its_first_batch_is_
 
 
 def test_a_clear_and_two_restarts_in_one_window_leave_every_trust_behind() -> None:
-    worker = Worker()
-    at = 1_800_000_000.0
-    block = (1).to_bytes(8, "big")
-
-    def life(number: int, *batches: Batch) -> EventsRecord:
-        opened = Batch(None, at + number, at + number, [Opened(0, complete=True)])
-        return EventsRecord("r", "m", "d", 0, number, [opened, *batches])
-
-    def batch(seq: int, *events: Event) -> Batch:
-        return Batch(seq, at + 5, at + 5, [Stored(block, 16, 16), *events])
-
+    worker, at, stored = Worker(), 1_800_000_000.0, Stored(packed(1), 16, 16)
+    second = batch(0, at + 5, stored), batch(1, at + 5, stored, Undecodable("unknown_type"))
     records = [
-        life(1, batch(0, Cleared())),
-        life(2, batch(0), batch(1, Undecodable("unknown_type"))),
-        life(3, batch(0)),
+        record(opened(at + 1), batch(0, at + 5, stored, Cleared()), life=1),
+        record(opened(at + 2), *second, life=2),
+        record(opened(at + 3), batch(0, at + 5, stored), life=3),
     ]
     store = written(records, worker, 1)
     assert compared(records, store, worker).equal

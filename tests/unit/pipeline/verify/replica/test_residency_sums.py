@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import msgspec
 import pytest
 
 from pipeline.residency.partition import PartitionState
@@ -17,28 +16,24 @@ from schemas.events import EventsRecord
 from schemas.residency import EVICTED, ResidencyRecord
 from schemas.settings import Worker
 from tests.support.inputs.source_walks import Walk
+from tests.support.replica_agent import residency_of
 from tests.support.suite.night import first_by_day
 
-SHARDS = 2
-decode = msgspec.msgpack.Decoder(ResidencyRecord).decode
 
-
-def residency_of(records: list[EventsRecord], worker: Worker, seed: int) -> list[ResidencyRecord]:
+def committed_residency(records: list[EventsRecord], worker: Worker, seed: int) -> list[ResidencyRecord]:
     """Return what a worker commits that saves now and then, is killed now and then, and saves at the end."""
     rng = random.Random(seed)
     committed: list[ResidencyRecord] = []
     latest: dict[bytes, bytes] = {}
-    state = PartitionState(0, worker, shards=SHARDS)
+    state = PartitionState(0, worker, shards=2)
     while state.next_offset < len(records):
         state.apply(state.next_offset, records[state.next_offset])
         if rng.random() < 0.05:
-            state = PartitionState.restore(0, worker, shards=SHARDS, latest=latest)
+            state = PartitionState.restore(0, worker, shards=2, latest=latest)
         elif rng.random() < 0.2 or state.next_offset == len(records):
             cut = state.cut(0.0)
             latest.update(cut.checkpoints)
-            committed += [
-                msgspec.msgpack.decode(value, type=ResidencyRecord) for _, _, value in cut.residency
-            ]
+            committed += residency_of(cut)
     return committed
 
 
@@ -71,7 +66,7 @@ def compared(
 def test_the_topic_tells_what_the_events_say(seed: int, hybrid: bool, scope: Any) -> None:
     worker = Worker(clear_scope=scope, fine_block_age_seconds=60.0)
     records = list(Walk(seed, hybrid=hybrid).records(120))
-    residency = residency_of(records, worker, seed)
+    residency = committed_residency(records, worker, seed)
     findings = compared(records, residency, worker)
     assert findings.equal, findings.kept[:3]
     assert findings.compared["residency"] > 1
@@ -80,7 +75,7 @@ def test_the_topic_tells_what_the_events_say(seed: int, hybrid: bool, scope: Any
 def test_a_change_that_is_missing_twice_or_altered_is_found() -> None:
     worker = Worker()
     records = list(Walk(1).records(60))
-    residency = residency_of(records, worker, 1)
+    residency = committed_residency(records, worker, 1)
     assert not compared(records, residency[:-1], worker).equal
     assert not compared(records, [*residency, residency[-1]], worker).equal
     pool = residency[-1].sources[0].changes[0]
@@ -95,7 +90,7 @@ def test_what_comes_behind_the_commit_is_not_expected_before_it(seed: int, hybri
     """The log went on while it was read, and the topic too."""
     worker = Worker()
     records = list(Walk(seed, hybrid=hybrid).records(120))
-    residency = residency_of(records, worker, seed)
+    residency = committed_residency(records, worker, seed)
     offsets = sorted({record.next_offset for record in residency})
     for committed in offsets[len(offsets) // 4 :: len(offsets) // 4]:
         findings = compared(records, residency, worker, committed=committed)
@@ -106,7 +101,7 @@ def test_what_comes_behind_the_commit_is_not_expected_before_it(seed: int, hybri
 def test_records_that_cannot_be_read_yet_make_pools_late_not_different() -> None:
     worker = Worker()
     records = list(Walk(1).records(60))
-    residency = residency_of(records, worker, 1)
+    residency = committed_residency(records, worker, 1)
     hidden = [record for record in residency[-3:] if record.shard == 1]
     assert hidden
     readable = [record for record in residency if record not in hidden]
@@ -129,7 +124,7 @@ def test_content_that_differs_is_said_in_words() -> None:
     """As many changes of each kind, of other blocks: sums of hashes would say nothing to a person."""
     worker = Worker()
     records = list(Walk(1).records(60))
-    residency = residency_of(records, worker, 1)
+    residency = committed_residency(records, worker, 1)
     pool = next(pool for record in residency for source in record.sources for pool in source.changes)
     pool.hashes = bytes(byte ^ 1 for byte in pool.hashes)
     [difference] = compared(records, residency, worker).kept
