@@ -4,17 +4,34 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
 from pipeline.simulator.traffic.trace import TraceReplica, hit_rates
 from pipeline.traces.reading import read_trace
-from pipeline.traces.trace import TraceError, TraceRequest
+from pipeline.traces.trace import Trace, TraceError, TraceRequest
 from tests.support.checkout import ROOT, TRACES
 
 SLICE = TRACES / "mooncake_conversation_1500.jsonl.gz"
+
+
+Read = Callable[..., Trace]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Read a trace from a file of this content."""
+
+    def read(content: str | bytes, *arguments: Any) -> Trace:
+        path = tmp_path / "trace"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_trace(path, *arguments)
+
+    return read
 
 
 def line(timestamp: object = 5, length: object = 700, ids: object = (1, 2)) -> str:
@@ -53,14 +70,11 @@ def test_a_bad_line_is_named(bad: str, problem: str, tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_times_that_some_requests_lack_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    path.write_text(line() + '{"input_length": 700, "hash_ids": [1, 2]}\n')
+def test_times_that_some_requests_lack_are_named(read: Read) -> None:
     with pytest.raises(TraceError, match="line 2 has no time, as others have"):
-        read_trace(path, 512)
-    path.write_text(line(timestamp="2026-01-01") + line())
+        read(line() + '{"input_length": 700, "hash_ids": [1, 2]}\n', 512)
     with pytest.raises(TraceError, match="some times are dates and some are numbers"):
-        read_trace(path, 512)
+        read(line(timestamp="2026-01-01") + line(), 512)
 
 
 @pytest.mark.parametrize(
@@ -73,21 +87,17 @@ def test_a_trace_cut_short_is_named(packed: bytes, tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_zstd_of_several_frames_is_read_whole(tmp_path: Path) -> None:
+def test_zstd_of_several_frames_is_read_whole(read: Read) -> None:
     text = gzip.decompress(SLICE.read_bytes())
-    path = tmp_path / "trace"
     half = text.index(b"\n", len(text) // 2) + 1
-    path.write_bytes(zstandard.compress(text[:half]) + zstandard.compress(text[half:]))
-    assert read_trace(path) == read_trace(SLICE)
+    assert read(zstandard.compress(text[:half]) + zstandard.compress(text[half:])) == read_trace(SLICE)
 
 
-def test_odd_requests_are_played(tmp_path: Path) -> None:
+def test_odd_requests_are_played(read: Read) -> None:
     """No order, equal times, ids of any size, one block or none, blank lines; zipped under any name."""
-    path = tmp_path / "odd"
     huge = 1 << 200
     lines = [line(9, 515, [huge, -3]), line(5), "\n", line(5, 3, []), line(6, 1, [1]), line(0, 512, [huge])]
-    path.write_bytes(gzip.compress("".join(lines).encode()))
-    trace = read_trace(path, 512)
+    trace = read(gzip.compress("".join(lines).encode()), 512)
     assert trace.requests == [
         TraceRequest(0.0, 512, (huge,), f"({huge},)"),
         TraceRequest(0.005, 700, (1, 2), "(2,)"),
@@ -126,10 +136,8 @@ ARRAY = "[" + ",".join(each.strip() for each in WHOLE) + "]"
         pytest.param(gzip.compress(ARRAY.encode()), id="gzip"),
     ],
 )
-def test_one_trace_in_many_files(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "trace"
-    path.write_bytes(content)
-    trace = read_trace(path)
+def test_one_trace_in_many_files(content: bytes, read: Read) -> None:
+    trace = read(content)
     assert [(each.seconds, each.input_length, each.hash_ids) for each in trace.requests] == [
         (0.0, 1862, (0, 1, 2, 3)),
         (4.434, 1754, (0, 1, 4, 5)),
@@ -138,10 +146,8 @@ def test_one_trace_in_many_files(content: bytes, tmp_path: Path) -> None:
     assert trace.block_size == 512
 
 
-def test_hexadecimal_ids_are_texts(tmp_path: Path) -> None:
-    path = tmp_path / "trace"
-    path.write_text(line(0, 40, ["00ff", "0012", "12"]) + line(1, 40, ["00FF", "12", 12]))
-    first, second = read_trace(path).requests
+def test_hexadecimal_ids_are_texts(read: Read) -> None:
+    first, second = read(line(0, 40, ["00ff", "0012", "12"]) + line(1, 40, ["00FF", "12", 12])).requests
     assert first.hash_ids == ("00ff", "0012", 12)
     assert second.hash_ids == ("00ff", 12, 12)
 
@@ -182,10 +188,8 @@ def test_units_of_time(times: list[object], seconds: float, said: str, tmp_path:
         ([(528 * 9 + 5, 10), (528 * 3, 3)], 528, "input_length ÷ ids"),
     ],
 )
-def test_block_sizes(requests: list[tuple[int, int]], size: int, said: str, tmp_path: Path) -> None:
-    path = tmp_path / "trace"
-    path.write_text("".join(line(0, length, list(range(count))) for length, count in requests))
-    trace = read_trace(path)
+def test_block_sizes(requests: list[tuple[int, int]], size: int, said: str, read: Read) -> None:
+    trace = read("".join(line(0, length, list(range(count))) for length, count in requests))
     assert (trace.block_size, trace.block_size_from) == (size, said)
 
 
@@ -208,12 +212,10 @@ def test_block_sizes(requests: list[tuple[int, int]], size: int, said: str, tmp_
     ],
 )
 def test_block_sizes_that_are_not_known(
-    requests: list[tuple[int, int]], given: int | None, problem: str, tmp_path: Path
+    requests: list[tuple[int, int]], given: int | None, problem: str, read: Read
 ) -> None:
-    path = tmp_path / "trace"
-    path.write_text("".join(line(0, length, list(range(count))) for length, count in requests))
     with pytest.raises(TraceError) as raised:
-        read_trace(path, given)
+        read("".join(line(0, length, list(range(count))) for length, count in requests), given)
     assert problem in str(raised.value)
 
 
@@ -230,11 +232,9 @@ def test_sizes_that_lines_state_must_agree(tmp_path: Path) -> None:
         read_trace(path)
 
 
-def test_without_sessions_a_system_prompt_does_not_make_one(tmp_path: Path) -> None:
+def test_without_sessions_a_system_prompt_does_not_make_one(read: Read) -> None:
     """Blocks of 16 tokens: the second one is of the system prompt, the one behind 512 tokens is not."""
-    path = tmp_path / "trace"
-    path.write_text("".join(line(n, 640, [*range(32), *range(100 * n, 100 * n + 8)]) for n in range(1, 9)))
-    trace = read_trace(path)
+    trace = read("".join(line(n, 640, [*range(32), *range(100 * n, 100 * n + 8)]) for n in range(1, 9)))
     assert trace.block_size == 16
     assert len({request.session for request in trace.requests}) == 8
     assert trace.sessions_from.startswith("the block behind the first 512 tokens")
