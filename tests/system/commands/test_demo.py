@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 
-SECONDS = 15
+SECONDS = 10
 AGAIN_SECONDS = 5
 """Enough for more of everything."""
 SYSTEM_PROMPT_TOKENS = 256
