@@ -20,6 +20,7 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.files_as_modules import module_of
 from tests.support.patience import PATIENCE
+from tests.support.suite.night import first_by_day
 
 BOOTSTRAP = ROOT / "deploy" / "bootstrap" / "bootstrap.py"
 
@@ -235,7 +236,12 @@ def test_a_lock_that_does_not_exist_is_refused(project: Path) -> None:
     ("lock", "named", "why"),
     [
         ("{uv}absent==1 --hash=sha256:{none}\n", "absent", "uv ended with 1: its last lines are above"),
-        ("uv=={number} --hash=sha256:{none}\n", "uv", "pip ended with 1: its last lines are above"),
+        pytest.param(
+            "uv=={number} --hash=sha256:{none}\n",
+            "uv",
+            "pip ended with 1: its last lines are above",
+            marks=pytest.mark.night,
+        ),
         ("{locked}", "", "deploy/locks/dev.txt does not name uv: run `make lock`"),
     ],
     ids=["a package is nowhere", "another uv", "no uv"],
@@ -302,7 +308,7 @@ def test_without_a_home_to_write_into_nothing_is_kept(bootstrap: ModuleType, tmp
     assert not bootstrap.can_keep({"HOME": "/dev/null"})
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", first_by_day([signal.SIGINT, signal.SIGTERM]))
 def test_a_set_up_that_hangs_says_so_and_ends_with_all_it_started(
     project: Path, bootstrap: ModuleType, number: int
 ) -> None:
