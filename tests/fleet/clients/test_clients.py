@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 import subprocess
+import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,6 +89,18 @@ async def _topics(servers: str) -> AsyncGenerator[Mapping[str, Topic]]:
 
 
 def ran(command: Command, servers: str, topic: Topic, *isolation: str) -> Run:
+    """Run a reader until it shows something or fails.
+
+    It gives up when nothing has come for a minute, which a busy machine may take to start it.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        run = _ran(command, servers, topic, *isolation)
+        if run.records or run.status or time.monotonic() > deadline:
+            return run
+
+
+def _ran(command: Command, servers: str, topic: Topic, *isolation: str) -> Run:
     group = f"group-{secrets.token_hex(4)}"
     ended = subprocess.run(
         [*command, servers, topic.name, group, *isolation],
