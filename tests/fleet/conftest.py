@@ -34,7 +34,7 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def programs() -> Programs:
     try:
-        return real_parts.programs()
+        return real_parts.programs(real_parts.KUBERNETES)
     except PartsMissing as error:
         pytest.skip(f"neither Kubernetes nor Helm was tried: {error}")
 

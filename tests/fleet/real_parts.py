@@ -1,4 +1,4 @@
-"""See to real programs of Kubernetes, and Helm: on this machine, built before, or built now with Go."""
+"""See to real programs written in Go: on this machine, built before, or built now."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Part(NamedTuple):
     requirements: str
     """Folder below REQUIREMENTS."""
     package: str
+    """Of the modules that are required, or the folder itself."""
 
 
 PARTS = {
@@ -34,7 +35,10 @@ PARTS = {
     "kube-controller-manager": Part("kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kubectl": Part("kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
     "helm": Part("helm", "helm.sh/helm/v4/cmd/helm"),
+    "otelcol": Part("collector", "."),
 }
+KUBERNETES = ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "helm")
+COLLECTOR = ("otelcol",)
 Programs = Mapping[str, Path]
 """Name -> program."""
 
@@ -43,7 +47,7 @@ class PartsMissing(Exception):
     """They cannot be had; the text says in one line what to do."""
 
 
-def programs(names: Iterable[str] = PARTS) -> Programs:
+def programs(names: Iterable[str]) -> Programs:
     """Return these programs; those that are nowhere are built into the user's cache. Raises PartsMissing."""
     had = {name: _found(name) or _built(name) for name in names}
     if lacking := [name for name, program in had.items() if program is None]:
@@ -100,6 +104,8 @@ def _built(name: str) -> Path | None:
 
 def _stamps(part: Part) -> str:
     """Return what tells a program its version, by which charts and clients go."""
+    if part.package == ".":
+        return ""
     text = (REQUIREMENTS / part.requirements / "go.mod").read_text()
     (version,) = re.findall(r"(?:k8s\.io/kubernetes|helm\.sh/helm/v4) (v\d+\.\d+\.\d+)$", text, re.M)
     if part.requirements == "helm":
@@ -110,8 +116,8 @@ def _stamps(part: Part) -> str:
 
 
 def _cache(requirements: str) -> Path:
-    contents = b"".join((REQUIREMENTS / requirements / name).read_bytes() for name in ("go.mod", "go.sum"))
-    return cache_directory(contents)
+    files = [REQUIREMENTS / requirements / name for name in ("go.mod", "go.sum", "main.go")]
+    return cache_directory(b"".join(file.read_bytes() for file in files if file.exists()))
 
 
 def cache_directory(contents: bytes) -> Path:
@@ -122,8 +128,9 @@ def cache_directory(contents: bytes) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        for name, program in programs().items():
-            sys.stdout.write(f"{name}: {program}\n")
-    except PartsMissing as error:
-        sys.stdout.write(f"make test-fleet without Kubernetes and Helm: {error}\n")
+    for what, names in (("Kubernetes and Helm", KUBERNETES), ("OpenTelemetry's collector", COLLECTOR)):
+        try:
+            for name, program in programs(names).items():
+                sys.stdout.write(f"{name}: {program}\n")
+        except PartsMissing as error:
+            sys.stdout.write(f"make test-fleet without {what}: {error}\n")
