@@ -23,8 +23,8 @@ BLOCKS_A_SECOND = 150.0
 """That a base may have for the time since the last one, about 5 kB a second, if too little changed. Whoever
 continues reads the log from the oldest base on: that of a small pool which hardly changes must not be old."""
 MIN_SECONDS = 30.0
-"""Between two bases for which too little changed, and before the first one. Where no block changed a base is
-a small record: entries are not written again."""
+"""Between two bases for which too little changed. Where no block changed a base is a small record: entries
+are not written again."""
 HEAD_BYTES = 2 << 20
 """Of a head in one record."""
 
@@ -73,16 +73,27 @@ class SourceBases:
         """Whether some records of a base are still to come."""
         return self._waiting is not None
 
+    @property
+    def is_first(self) -> bool:
+        """Whether the log has no base of the source."""
+        return self.number == NO_BASE
+
     def due(self, now: float) -> bool:
-        """Return whether a base shall begin at wall clock `now`."""
+        """Return whether a base shall begin at wall clock `now`.
+
+        The first one does at once: of a source without one, rows say what nobody knows any more if the log
+        loses its records.
+        """
         if self.lacks is None or self.begun:
             return False
+        if self.is_first:
+            return True
         if self._lacking_since is None:
             self._lacking_since = now
         changes = self.source.pools.operations - self._operations
         if changes >= MIN_CHANGES and changes >= SHARE * resident(self.source.pools):
             return True
-        is_small = self.number == NO_BASE or (not changes and self._parts is not None)
+        is_small = not changes and self._parts is not None
         wait = MIN_SECONDS if is_small else max(MIN_SECONDS, resident(self.source.pools) / BLOCKS_A_SECOND)
         return now - self._lacking_since >= min(wait, MAX_SECONDS)
 

@@ -65,8 +65,8 @@ class PartitionBases:
         begun = [bases for bases in self._by_source.values() if bases.begun]
         due = [bases for bases in self._by_source.values() if bases.due(now)]
         room = BASE_BYTES
-        # Those come first of which a start has to read most.
-        for bases in [*begun, *sorted(due, key=_lacks)]:
+        # First bases come first, then those of which a start has to read most.
+        for bases in [*begun, *sorted(due, key=_turn)]:
             if room <= 0:
                 break
             if not bases.begun:
@@ -80,7 +80,7 @@ class PartitionBases:
     def _last(self, next_offset: int, records: list[CheckpointRecord]) -> Steps[None]:
         room = LAST_BLOCKS
         lacking = [bases for bases in self._by_source.values() if bases.lacks is not None]
-        for bases in sorted(lacking, key=_lacks):
+        for bases in sorted(lacking, key=_turn):
             room -= resident(bases.source.pools)
             if room < 0:
                 break
@@ -90,5 +90,5 @@ class PartitionBases:
             yield
 
 
-def _lacks(bases: SourceBases) -> int:
-    return bases.lacks or 0
+def _turn(bases: SourceBases) -> tuple[bool, int]:
+    return not bases.is_first, bases.lacks or 0
