@@ -31,7 +31,8 @@ from tests.support.inputs.whole_trace import unpack
 REPLICAS, CAPACITY = 8, 4000
 SPEED, GPUS, PRICE = 8192.0, 4.0, 2.5
 """Prompt tokens a second and GPUs of a replica, price of a GPU's hour: made up."""
-LOST = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
+LOST = (*AVOIDABLE, "at_receivers")
+"""The last one of nobody: no replica of the fleet receives what others computed."""
 Found = dict[str, float]
 
 

@@ -189,19 +189,21 @@ def test_json_is_set_aside_as_well() -> None:
 
 
 def test_whoever_goes_on_after_a_kill_sets_aside_only_what_was_not_committed() -> None:
-    values = [encode(run("honest", 0)), encode(run("bad", 0)), b"\xc1", encode(run("bad", 1))]
+    behind_bases = [encode(run("honest", 1)), b"\xc1", encode(run("bad", 1))]
     killed = Partition()
-    killed.offer(*values)
-    assert len(killed.cut()) == 1
     topic = killed.owned.role.checkpoints
-    latest = {record.key: record.value for record in killed.records if record.topic == topic and record.value}
-    partition = Partition(latest, committed=4)
-    assert partition.owned.state.next_offset == 0, "no source has a base so far"
-    partition.offer(*values)
+    latest = {}
+    for values, set_aside in ([encode(run("honest", 0)), encode(run("bad", 0))], 0), (behind_bases, 1):
+        killed.offer(*values)
+        assert len(killed.cut()) == set_aside
+        latest |= {record.key: record.value for record in killed.records if record.topic == topic}
+    partition = Partition(latest, committed=5)
+    assert partition.owned.state.next_offset == 2, "the bases of the first cut"
+    partition.offer(*behind_bases)
     assert not partition.cut()
     assert partition.counted("malformed") is None
     partition.offer(b"\xc1")
-    assert [record.offset for record in partition.cut()] == [4]
+    assert [record.offset for record in partition.cut()] == [5]
 
 
 def test_bytes_are_kept_up_to_a_bound() -> None:
