@@ -48,9 +48,14 @@ def of_store(store: ClickHouse, start: datetime, end: datetime) -> list[str]:
 
 def _written(ask: Ask, start: datetime, end: datetime) -> list[int]:
     """Return the newest version of each table's rows of a range."""
-    newest = "SELECT toUInt64(max(version)) FROM {} WHERE window BETWEEN {{from:DateTime}} AND {{to:DateTime}}"
+    when = "window BETWEEN {from:DateTime} AND {to:DateTime}"
     between = {"from": start, "to": end}
-    return [ask("written", newest.format(table), **between).result_rows[0][0] for table in TABLES]
+    return [
+        ask("written", f"SELECT toUInt64(max(version)) FROM {table} WHERE {when}", **between).result_rows[0][
+            0
+        ]
+        for table in TABLES
+    ]
 
 
 def of_directory(directory: Path, seconds: int) -> list[str]:
