@@ -28,7 +28,7 @@ from pipeline.fleet.kernel.hit_causes import NO_BUCKET
 from pipeline.fleet.kernel.refills import COUNTERS as MOST_REFILLS
 from pipeline.fleet.kernel.refills import REFILL
 from pipeline.fleet.kernel.sums import put_keys, sum_pairs
-from pipeline.fleet.kernel.tables import HAS_LOSS, capacity_for
+from pipeline.fleet.kernel.tables import HAS_LOSS, KEY, capacity_for
 from pipeline.fleet.kernel.transfers import ANSWER, FILL, TRANSFER
 from pipeline.fleet.open_windows import cells_of, gauges_of
 from pipeline.fleet.packing import Packed, Rows, rows_of
@@ -220,7 +220,7 @@ def _blocks_fit(head: FleetHead, tables: Packed, rows: Rows) -> bool:
         and (blocks["lineage"] < max(1, len(head.lineages))).all()
     ):
         return False
-    keys, of_source = np.zeros(capacity_for(len(blocks)), np.uint64), np.zeros(sources, np.int64)
+    keys, of_source = np.zeros(capacity_for(len(blocks)), KEY), np.zeros(sources, np.int64)
     if not put_keys(blocks, keys):
         return False
     wrong, held, announced, lost, received, received_announced = sum_pairs(

@@ -28,8 +28,8 @@ from pipeline.residency.checkpoint.partition_bases import PartitionBases
 from pipeline.residency.checkpoint.position import begins, included, read, slots_of_sources
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.checkpoint.soundness import contradiction
-from pipeline.residency.counting.pool import Pool
-from pipeline.residency.pools import NewPool
+from pipeline.residency.counting.block_table import in_table
+from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SilenceState, SourceKey
 from pipeline.residency.source import SourceResidency, new_head
@@ -459,9 +459,9 @@ class PartitionState(State[Readable, Cut]):
         for name, slots in written.items():
             self._bases.leftovers(slot_key(*name, slot) for slot in slots)
 
-    def _counting(self, key: SourceKey) -> NewPool:
-        """Return what makes the pools of a source."""
-        return Pool
+    def _counting(self, key: SourceKey) -> NewCopies:
+        """Return what counts the copies of a source's blocks."""
+        return in_table
 
     def _contradiction(self, source: SourceResidency) -> str | None:
         """Return what of a restored source contradicts the rest; None if nothing does."""

@@ -16,6 +16,8 @@ from pipeline.reading.windows import window_end
 from pipeline.residency import limits
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting import flow
+from pipeline.residency.counting.block_table import in_table
+from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import NO_LORA, Adapters, EarlyRoom, Shared
 from pipeline.residency.granularity.two_sizes import GranularPool, overlapping_sizes
@@ -48,8 +50,6 @@ Codes = npt.NDArray[np.uint16]
 Told = Cleared | Undecodable | LeftOut
 Tell = Callable[[Told, float], None]
 """Called with what an event says besides, and the event time."""
-NewPool = Callable[[PoolHead, Shared], Pool]
-"""Makes what counts the blocks of one medium and group."""
 
 _CONTRADICTION: Remark = "contradiction"
 LONGEST_WINDOW = 1 << 31
@@ -61,10 +61,10 @@ SETTLE_AT_BYTES = 32_768 * HASH_BYTES
 class Pools:
     """The pools of one source, by (medium, group_idx); made when something is first heard of them."""
 
-    def __init__(self, settings: Worker, source: SourceHead, new_pool: NewPool = Pool) -> None:
+    def __init__(self, settings: Worker, source: SourceHead, new_copies: NewCopies = in_table) -> None:
         """`source` is kept up to date; entries of known pools follow."""
         self._settings = settings
-        self._new_pool = new_pool
+        self._new_copies = new_copies
         self._source = source
         self._heads = heads = source.pools
         early = sum(len(packed) for head in heads for _, packed in head.early_stores) // HASH_BYTES
@@ -79,7 +79,7 @@ class Pools:
             self._by_key[head.medium, head.group_idx] = (
                 GranularPool(head, head.granular, age=settings.fine_block_age_seconds)
                 if head.granular is not None
-                else new_pool(head, self._shared)
+                else Pool(head, self._shared, new_copies(head, self._shared))
             )
         self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
         for granular in self._granular:
@@ -439,7 +439,8 @@ class Pools:
         if self._full:
             return None
         head = PoolHead(event.medium, event.group_idx, FlowState(), store_only=is_store_only(event))
-        pool = self._by_key[head.medium, head.group_idx] = self._new_pool(head, self._shared)
+        pool = Pool(head, self._shared, self._new_copies(head, self._shared))
+        self._by_key[head.medium, head.group_idx] = pool
         self._heads.append(head)
         self._full = limits.sizes(self) >= self._settings.max_pool_sizes
         self.repeatable = self.repeatable and len(self._by_key) <= 1
@@ -469,7 +470,7 @@ class Pools:
     def _split(self, pool: Pool, coarse_size: int, fine_size: int) -> GranularPool:
         age = self._settings.fine_block_age_seconds
         granular = GranularPool.adopted(pool, coarse_size, fine_size, age=age)
-        pool.given_up()
+        pool.copies.give_up()
         # All that it holds is kept one by one from now on; what was collected since is counted by itself.
         granular.unknown_removed = self._contradicted
         self._itemised += granular.blocks

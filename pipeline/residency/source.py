@@ -9,11 +9,11 @@ from typing import NamedTuple
 from pipeline.reading import windows
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.residency.changes import Changes
-from pipeline.residency.counting.block_table import new_spread
-from pipeline.residency.counting.pool import Pool
+from pipeline.residency.counting.block_table import in_table, new_spread
+from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
-from pipeline.residency.pools import NewPool, Pools
+from pipeline.residency.pools import Pools
 from pipeline.residency.rows import media
 from pipeline.residency.source_windows import SourceWindows
 from pipeline.residency.stream import capacity, connectivity, drift, health, receiving, trust
@@ -97,11 +97,11 @@ class SourceResidency:
     them is harmless when it comes again.
     """
 
-    def __init__(self, head: SourceHead, settings: Worker, new_pool: NewPool = Pool) -> None:
-        """`head` is that of a new source, or of one that a checkpoint knows; `new_pool` counts its blocks."""
+    def __init__(self, head: SourceHead, settings: Worker, new_copies: NewCopies = in_table) -> None:
+        """`head` is that of a new source, or of one of a checkpoint; `new_copies` make what counts blocks."""
         self.head = head
         self.settings = settings
-        self.pools = Pools(settings, head, new_pool)
+        self.pools = Pools(settings, head, new_copies)
         self.windows = SourceWindows(head, self.pools, carry_seconds=settings.idle_carry_seconds)
         self.unsaved = False
         """Whether anything differs from the last cut."""

@@ -183,7 +183,7 @@ def measured(count: int, blocks: int, seconds: int, hours: float) -> None:
     if hours:
         played_fast(worker, engines, at, hours)
     tables = sum(
-        pool.table.bytes_allocated
+        pool.copies.bytes_allocated
         for state in worker.replica
         for source in state.sources.values()
         for pool in source.pools.counted

@@ -10,7 +10,6 @@ from connectors.process.stopping import Stop, done_before
 from pipeline.index.following.follower import Follower
 from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
-from pipeline.index.pools.pool import IndexedPool
 from pipeline.index.telemetry import IndexMetrics
 from schemas.settings import Settings
 from tests.simulation.edges import Unsaid
@@ -36,10 +35,7 @@ class Followed:
         """Return the blocks of replicas that are complete."""
         return {
             source.residency.head.replica: {
-                int(block)
-                for pool in source.residency.pools.counted
-                if isinstance(pool, IndexedPool)
-                for block in self.sources.holdings.blocks_of(pool.number)[0]
+                int(block) for pool in source.residency.pools.counted for block in pool.live()["hash"]
             }
             for source in self.sources.by_number.values()
             if source.residency is not None and source.residency.overall_trust().trust == "complete"

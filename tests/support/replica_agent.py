@@ -81,5 +81,5 @@ def held_in(source: SourceResidency, medium: str, group: int = 0) -> dict[int, i
         block: copies
         for pool in source.pools.counted
         if (pool.head.medium, pool.head.group_idx) == (medium, group)
-        for block, copies in pool.table.live()[["hash", "copies"]].tolist()
+        for block, copies in pool.copies.live()[["hash", "copies"]].tolist()
     }

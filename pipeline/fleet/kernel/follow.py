@@ -102,8 +102,8 @@ def _is_fill(kind: int) -> bool:
 @inlined
 def _fetch_slots(blocks: Blocks, pairs: Pairs, key: np.uint64, source: int) -> None:
     """Begin to bring the slots of a change into the cache."""
-    fetch_ahead(pairs, home_of_pair(key, np.int64(source), len(pairs) - 1))
-    fetch_ahead(blocks, home_of_block(key, len(blocks) - 1))
+    fetch_ahead(pairs, home_of_pair(pairs, (key, np.int64(source))))
+    fetch_ahead(blocks, home_of_block(blocks, key))
 
 
 @inlined
@@ -182,7 +182,7 @@ def follow(
         key = changes.keys[at]
         source = np.int64(pieces.sources[piece])
         mask = np.uint16(1 << bit)
-        pair = find_pair(pairs, key, source)
+        pair = find_pair(pairs, (key, source))
         held = pair >= 0 and pairs[pair].media & mask != 0
         size = np.int64(changes.sizes[at])
         if is_fill:

@@ -57,7 +57,7 @@ def drop_oldest_loss(blocks: Blocks, pairs: Pairs, losses: Losses, clock: Clock)
     number = counters[HEAD]
     counters[HEAD] += 1
     slot = number & (len(losses) - 1)
-    pair = find_pair(pairs, losses[slot].key, losses[slot].source)
+    pair = find_pair(pairs, (losses[slot].key, np.int64(losses[slot].source)))
     if pair < 0 or not pairs[pair].media & HAS_LOSS or pairs[pair].position != np.uint32(number & 0xFFFFFFFF):
         return
     pairs[pair].media &= 0xFFFF ^ HAS_LOSS
@@ -94,15 +94,15 @@ def remember_loss(
         blocks[block].evicted_at = changes.times[at]
     while counters[TAIL] - counters[HEAD] >= max_losses:
         return_to = pairs[pair].key
-        source = pairs[pair].source
+        source = np.int64(pairs[pair].source)
         drop_oldest_loss(blocks, pairs, losses, clock)
         # Slots may have moved.
-        pair = find_pair(pairs, return_to, source)
+        pair = find_pair(pairs, (return_to, source))
     number = counters[TAIL]
     counters[TAIL] += 1
     slot = number & (len(losses) - 1)
     losses[slot].key = pairs[pair].key
-    losses[slot].source = pairs[pair].source
+    losses[slot].source = np.int64(pairs[pair].source)
     losses[slot].life = life
     losses[slot].cleared = 1 if cleared else 0
     losses[slot].received = received

@@ -13,7 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from connectors.process import hash_table
 from connectors.process.compiled import compiled, inlined
+from connectors.process.template import over
 from pipeline.fleet.kernel.tables import I64
 
 REFILL: Final = np.dtype(
@@ -48,23 +50,30 @@ def no_refills() -> Refills:
     return Refills(np.zeros(2 * COUNTERS, REFILL), np.zeros(2, np.int64))
 
 
-@compiled
-def slot_of_prefix(rows: Any, root: np.uint64, lineage: int) -> int:
-    """Return the slot of a prefix, or -1 - (the free slot where it belongs); rows are a power of two."""
-    mask = len(rows) - 1
+@inlined
+def _home(rows: Any, prefix: tuple[np.uint64, int], where: None) -> int:
+    root, lineage = prefix
     mixed = (root ^ (np.uint64(lineage) << np.uint64(48))) * np.uint64(0x9E3779B97F4A7C15)
-    at: int = np.int64((mixed >> np.uint64(32)) & np.uint64(mask))
-    while rows[at].root != np.uint64(0):
-        if rows[at].root == root and rows[at].lineage == lineage:
-            return at
-        at = (at + 1) & mask
-    return -1 - at
+    home: int = np.int64((mixed >> np.uint64(32)) & np.uint64(len(rows) - 1))
+    return home
+
+
+@inlined
+def _prefix_of(row: Any) -> tuple[np.uint64, int]:
+    return row.root, np.int64(row.lineage)
+
+
+_PARTS = {"MARK": "root", "home": _home, "key_of": _prefix_of}
+slot_of_prefix = compiled(over(hash_table.look_up, "slot_of_prefix", _PARTS))
+"""`slot_of_prefix(rows, (root, lineage))` returns the slot of a prefix, or -1 - (the free slot where it
+belongs); rows are a power of two."""
+_put = compiled(over(hash_table.put_all, "put_refills", _PARTS))
 
 
 @inlined
 def count_refill(refills: Refills, block: Any, tokens: int) -> None:
     """Count tokens of a block, as a row of BLOCK, that was filled again; there is a free counter."""
-    slot = slot_of_prefix(refills.rows, block.root, block.lineage)
+    slot = slot_of_prefix(refills.rows, _prefix_of(block))
     if slot < 0:
         slot = -1 - slot
         refills.rows[slot].root = block.root
@@ -102,15 +111,8 @@ def _take_off(refills: Refills, taken_off: int, room: Refills) -> None:
     for row in range(len(refills.rows)):
         one = refills.rows[row]
         if one.root != np.uint64(0) and one.tokens > taken_off:
-            slot = -1 - slot_of_prefix(room.rows, one.root, one.lineage)
+            slot = -1 - slot_of_prefix(room.rows, _prefix_of(one))
             room.rows[slot] = one
             room.rows[slot].tokens -= taken_off
             room.totals[USED] += 1
     room.totals[FORGOTTEN] = refills.totals[FORGOTTEN] + taken_off
-
-
-@compiled
-def _put(live: Any, rows: Any) -> None:
-    """Put rows into a table that has none of them."""
-    for at in range(len(live)):
-        rows[-1 - slot_of_prefix(rows, live[at].root, live[at].lineage)] = live[at]

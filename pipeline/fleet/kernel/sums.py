@@ -12,34 +12,30 @@ from pipeline.fleet.kernel.tables import (
     I64,
     MEDIA,
     RECEIVED,
-    U64,
     Blocks,
+    Keys,
     Pairs,
+    find_block,
     home_of_block,
 )
 
 
 @compiled_nogil
-def put_keys(blocks: Blocks, keys: U64) -> bool:
+def put_keys(blocks: Blocks, keys: Keys) -> bool:
     """Put the keys of blocks into a table of keys, empty and large enough; return whether that could be done:
     none is zero, or there twice."""
-    mask = len(keys) - 1
     for row in range(len(blocks)):
         key = blocks[row].key
-        if key == np.uint64(0):
+        slot = find_block(keys, key)
+        if key == np.uint64(0) or slot >= 0:
             return False
-        at = home_of_block(key, mask)
-        while keys[at] != np.uint64(0):
-            if keys[at] == key:
-                return False
-            at = (at + 1) & mask
-        keys[at] = key
+        keys[-1 - slot].key = key
     return True
 
 
 @compiled_nogil
 def sum_pairs(
-    pairs: Pairs, keys: U64, first_loss: int, losses: int, of_source: I64
+    pairs: Pairs, keys: Keys, first_loss: int, losses: int, of_source: I64
 ) -> tuple[int, int, int, int, int, int]:
     """Return how many pairs cannot be, how often they say that a block is held, how many sources hold a block
     on a medium whose removals are announced, how many lost it, and the second and third figure for those that
@@ -49,12 +45,11 @@ def sum_pairs(
     `losses` from the number `first_loss` on, and its block is in `keys`. Where removals are not announced,
     what is held does not keep the block.
     """
-    mask = len(keys) - 1
     wrong, held, announced, lost, received, received_announced = 0, 0, 0, 0, 0, 0
     fetched = 0
     for row in range(len(pairs)):
         while fetched < min(row + FETCHED_AHEAD, len(pairs)):
-            fetch_ahead(keys, home_of_block(pairs[fetched].key, mask))
+            fetch_ahead(keys, home_of_block(keys, pairs[fetched].key))
             fetched += 1
         key, media = pairs[row].key, np.int64(pairs[row].media)
         of_source[pairs[row].source] += 1
@@ -75,10 +70,6 @@ def sum_pairs(
             lost += 1
             if ((np.int64(pairs[row].position) - first_loss) & 0xFFFFFFFF) >= losses:
                 wrong += 1
-        if media & (ANNOUNCED | HAS_LOSS):
-            at = home_of_block(key, mask)
-            while keys[at] != np.uint64(0) and keys[at] != key:
-                at = (at + 1) & mask
-            if keys[at] != key:
-                wrong += 1
+        if media & (ANNOUNCED | HAS_LOSS) and find_block(keys, key) < 0:
+            wrong += 1
     return wrong, held, announced, lost, received, received_announced

@@ -1,7 +1,7 @@
 """Flat tables of the fleet agent: blocks, who holds or lost them, and the losses in order.
 
-Open addressing with linear probing in numpy arrays, so that a compiled loop can walk them and a
-checkpoint is a copy. A slot with a key of zero is free. Capacities are powers of two.
+They lie in numpy arrays, so that a compiled loop can walk them and a checkpoint is a copy. A slot with a key
+of zero is free. Capacities are powers of two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled, compiled_nogil
+from connectors.process import hash_table
+from connectors.process.compiled import compiled, compiled_nogil, inlined
+from connectors.process.template import over
 
 U64 = npt.NDArray[np.uint64]
 U32 = npt.NDArray[np.uint32]
@@ -46,6 +48,7 @@ ANNOUNCED: Final = 0x00FF
 Blocks: TypeAlias = npt.NDArray[Any]
 Pairs: TypeAlias = npt.NDArray[Any]
 Losses: TypeAlias = npt.NDArray[Any]
+Keys: TypeAlias = npt.NDArray[Any]
 
 BLOCK: Final = np.dtype(
     [
@@ -106,6 +109,8 @@ LOSS: Final = np.dtype(
 )
 """A row per loss remembered, in a ring in the order of the log: loss n is in row n modulo the capacity."""
 
+KEY: Final = np.dtype([("key", "<u8")])
+"""A row per block, where nothing but who there is matters."""
 
 _Columns = TypeVar("_Columns", bound=tuple[Any, ...])
 
@@ -128,92 +133,44 @@ def capacity_for(entries: int) -> int:
     return capacity
 
 
-@compiled
-def home_of_block(key: np.uint64, mask: int) -> int:
+@inlined
+def home_of_block(blocks: Any, key: np.uint64, where: None = None) -> int:
     """Return where the search for a block begins; the key's high bits, as its low ones decide on sampling."""
-    home: int = np.int64((key >> np.uint64(24)) & np.uint64(mask))
+    home: int = np.int64((key >> np.uint64(24)) & np.uint64(len(blocks) - 1))
     return home
 
 
-@compiled
-def home_of_pair(key: np.uint64, source: int, mask: int) -> int:
+@inlined
+def home_of_pair(pairs: Pairs, pair: tuple[np.uint64, int], where: None = None) -> int:
     """Return where the search for a pair begins."""
+    key, source = pair
     mixed = (key ^ (np.uint64(source + 1) * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xD6E8FEB86659FD93)
-    home: int = np.int64((mixed >> np.uint64(28)) & np.uint64(mask))
+    home: int = np.int64((mixed >> np.uint64(28)) & np.uint64(len(pairs) - 1))
     return home
 
 
-@compiled
-def find_block(blocks: Blocks, key: np.uint64) -> int:
-    """Return the slot of a block, or -1 - (the free slot where it belongs)."""
-    mask = len(blocks) - 1
-    at = home_of_block(key, mask)
-    while blocks[at].key != np.uint64(0):
-        if blocks[at].key == key:
-            return at
-        at = (at + 1) & mask
-    return -1 - at
+@inlined
+def _key_of(block: Any) -> np.uint64:
+    key: np.uint64 = block.key
+    return key
 
 
-@compiled
-def find_pair(pairs: Pairs, key: np.uint64, source: int) -> int:
-    """Return the slot of a pair, or -1 - (the free slot where it belongs)."""
-    mask = len(pairs) - 1
-    at = home_of_pair(key, source, mask)
-    while pairs[at].key != np.uint64(0):
-        if pairs[at].key == key and pairs[at].source == source:
-            return at
-        at = (at + 1) & mask
-    return -1 - at
+@inlined
+def _pair_of(pair: Any) -> tuple[np.uint64, int]:
+    return pair.key, np.int64(pair.source)
 
 
-@compiled
-def free_block(blocks: Blocks, hole: int) -> None:
-    """Free a slot; displaced slots behind it move up, so that searches find no gap (Knuth 6.4 R)."""
-    mask = len(blocks) - 1
-    at = hole
-    while True:
-        at = (at + 1) & mask
-        key = blocks[at].key
-        if key == np.uint64(0):
-            break
-        home = home_of_block(key, mask)
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            blocks[hole] = blocks[at]
-            hole = at
-    blocks[hole].key = np.uint64(0)
-
-
-@compiled
-def free_pair(pairs: Pairs, hole: int) -> None:
-    """Free the slot of a pair in the same way."""
-    mask = len(pairs) - 1
-    at = hole
-    while True:
-        at = (at + 1) & mask
-        key = pairs[at].key
-        if key == np.uint64(0):
-            break
-        home = home_of_pair(key, pairs[at].source, mask)
-        if ((at - home) & mask) >= ((at - hole) & mask):
-            pairs[hole] = pairs[at]
-            hole = at
-    pairs[hole].key = np.uint64(0)
-
-
-@compiled_nogil
-def copy_blocks(old: Blocks, new: Blocks) -> None:
-    """Put every block of one table into another, which is empty and large enough."""
-    for slot in range(len(old)):
-        key = old[slot].key
-        if key != np.uint64(0):
-            new[-1 - find_block(new, key)] = old[slot]
-
-
-@compiled_nogil
-def copy_pairs(old: Pairs, new: Pairs) -> None:
-    """Put every pair of one table into another, which is empty and large enough."""
-    for slot in range(len(old)):
-        key = old[slot].key
-        if key != np.uint64(0):
-            new[-1 - find_pair(new, key, old[slot].source)] = old[slot]
+_OF_BLOCKS = {"MARK": "key", "home": home_of_block, "key_of": _key_of}
+_OF_PAIRS = {"MARK": "key", "home": home_of_pair, "key_of": _pair_of}
+find_block = compiled(over(hash_table.look_up, "find_block", _OF_BLOCKS))
+"""`find_block(blocks, key)` returns the slot of a block, or -1 - (the free slot where it belongs)."""
+find_pair = compiled(over(hash_table.look_up, "find_pair", _OF_PAIRS))
+"""`find_pair(pairs, (key, source))` does the same with a pair."""
+free_block = compiled(over(hash_table.free, "free_block", _OF_BLOCKS))
+"""`free_block(blocks, slot)` frees a slot; others may move up into it."""
+free_pair = compiled(over(hash_table.free, "free_pair", _OF_PAIRS))
+"""`free_pair(pairs, slot)` does the same with that of a pair."""
+copy_blocks = compiled_nogil(over(hash_table.put_all, "copy_blocks", _OF_BLOCKS))
+"""`copy_blocks(old, new)` puts every block of one table into another, which is empty and large enough."""
+copy_pairs = compiled_nogil(over(hash_table.put_all, "copy_pairs", _OF_PAIRS))
+"""`copy_pairs(old, new)` does the same with pairs."""

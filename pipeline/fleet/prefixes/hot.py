@@ -47,7 +47,7 @@ def hot_prefixes(
     rows = []
     for root, number in names:
         lineage = lineages.by_number[number]
-        here, slot = found[root, number], slot_of_prefix(refills.rows, np.uint64(root), number)
+        here, slot = found[root, number], slot_of_prefix(refills.rows, (np.uint64(root), number))
         again = refills.rows[slot] if slot >= 0 else np.zeros(1, REFILL)[0]
         space = lineage.space
         rows.append(

@@ -85,7 +85,7 @@ def _sum_of(root: np.uint64, lineage: int, sums: int) -> int:
 def _ask(roots: U64, lineages: I64, named: Any, is_asked: Bools) -> None:
     """Give prefixes a row in `named`, which has none of them, and mark their sums."""
     for number in range(len(roots)):
-        slot = -1 - slot_of_prefix(named, roots[number], lineages[number])
+        slot = -1 - slot_of_prefix(named, (roots[number], lineages[number]))
         named[slot].root = roots[number]
         named[slot].lineage = lineages[number]
         is_asked[_sum_of(roots[number], lineages[number], len(is_asked))] = True
@@ -117,7 +117,7 @@ def _add_copies(blocks: Blocks, is_asked: Bools, named: Any, by_sum: I64, severa
             several[noted] = at
             noted += owners > 1
             if is_asked[number] and owners == 1:
-                slot = slot_of_prefix(named, root, blocks[at].lineage)
+                slot = slot_of_prefix(named, (root, np.int64(blocks[at].lineage)))
                 if slot >= 0:
                     named[slot].owners = 1
     return noted
@@ -139,7 +139,7 @@ def _count(
         number = _sum_of(root, lineage, len(is_large))
         if not (is_large[number] or is_asked[number]):
             continue
-        slot = slot_of_prefix(found, root, lineage)
+        slot = slot_of_prefix(found, (root, np.int64(lineage)))
         if slot < 0:
             if not is_large[number]:
                 continue

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from pipeline.index.following.sources import IndexedSource, Sources
-from pipeline.index.pools.pool import IndexedPool
+from pipeline.index.pools.copies import IndexedCopies
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.reading.numbered import Readable
 from pipeline.residency.checkpoint.soundness import contradiction_of_granular, contradiction_of_head
+from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.pools import NewPool
 from pipeline.residency.silence import SourceKey
 from pipeline.residency.source import SourceResidency
 from schemas.settings import Worker
@@ -35,10 +35,10 @@ class IndexedPartition(PartitionState):
         self._untidy: set[SourceKey] = set()
         """Sources that have something to let go."""
 
-    def _counting(self, key: SourceKey) -> NewPool:
+    def _counting(self, key: SourceKey) -> NewCopies:
         source = self._indexed[key] = self._all.begin()
         return partial(
-            IndexedPool,
+            IndexedCopies,
             holdings=self._all.holdings,
             source=source.number,
             by_content=partial(self._all.by_content, source),
@@ -51,7 +51,7 @@ class IndexedPartition(PartitionState):
                 found = contradiction_of_granular(pool)
             else:
                 found = contradiction_of_head(pool.head)
-                if found is None and isinstance(pool, IndexedPool) and pool.held != sum(pool.head.blocks):
+                if found is None and pool.copies.blocks != sum(pool.head.blocks):
                     found = "blocks"
             if found is not None:
                 return f"{found} of {pool.head.medium[:64]}/{pool.head.group_idx} do not fit"

@@ -19,10 +19,10 @@ from pipeline.index.following.applying import Applying, portions
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
-from pipeline.index.pools.pool import IndexedPool
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.topics import describe
 from pipeline.reading.events_reader import EventsReader
+from pipeline.residency.granularity.two_sizes import GranularPool
 from schemas.settings import Settings, shard_numbers
 
 ALL = "0/1"
@@ -56,7 +56,7 @@ class Past:
             for pool in residency.pools:
                 key = (residency.head.replica, residency.head.dp_rank, pool.head.medium)
                 known = found.setdefault(key, set())
-                if not isinstance(pool, IndexedPool):
+                if isinstance(pool, GranularPool):
                     found[key] = None
                 elif known is not None:
                     group = pool.head.group_idx

@@ -126,7 +126,7 @@ class Sources:
     def forget(self, source: IndexedSource) -> None:
         """Nothing of a source is kept."""
         for pool in source.residency.pools.counted if source.residency is not None else ():
-            pool.given_up()
+            pool.copies.give_up()
         for number in source.granular:
             self.holdings.retire(number)
         self.holdings.forget_source(source.number)

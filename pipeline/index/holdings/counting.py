@@ -1,7 +1,6 @@
-"""The compiled loop that counts the copies of blocks, as `pipeline.residency.counting.count_copies` does.
+"""The loop that counts copies in the table that all pools of the index share, and other loops over it.
 
-What differs is where: all pools share a table, and nothing is kept that only rows and checkpoints need. Both
-follow the same rules (docs/exactness.md); tests compare them.
+Nothing is kept that only rows and checkpoints need.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, inlined
-from pipeline.index.holdings.rows import FETCHED_AHEAD, Rows, Spread, fetch_row, find, free_row
+from connectors.process.template import over
+from pipeline.index.holdings.rows import FETCHED_AHEAD, Rows, Spread, fetch_row, find_row, free_row
 from pipeline.index.holdings.sets import (
     ROWS_USED,
     SMALLEST,
@@ -26,6 +26,7 @@ from pipeline.index.holdings.sets import (
 )
 from pipeline.index.holdings.words import (
     COPIES_MASK,
+    MOST_COPIES,
     MOST_POOLS,
     NOTHING,
     OFFSET_MASK,
@@ -36,18 +37,10 @@ from pipeline.index.holdings.words import (
     size_code_of,
     word_of,
 )
-from pipeline.reading.columns import REMOVAL, Events, Hashes
-from pipeline.residency.counting.block_table import BlockColumns
-from pipeline.residency.counting.count_copies import (
-    FINISHED,
-    FIRST,
-    LAST,
-    NEEDS_ROOM,
-    NEEDS_SIZES,
-    REMOVED,
-    STORED,
-    Tally,
-)
+from pipeline.reading.columns import Hashes
+from pipeline.residency.counting import count_copies as counting
+from pipeline.residency.counting.block_entries import BlockColumns
+from pipeline.residency.counting.count_copies import Copy
 
 I64 = npt.NDArray[np.int64]
 
@@ -87,14 +80,6 @@ def place_in(rows: Any, heap: Any, slot: int, pool: int) -> int:
 
 
 @compiled
-def _all_held(rows: Any, heap: Any, spread: Spread, hashes: Hashes, start: int, end: int, pool: int) -> bool:
-    for at in range(start, end):
-        if place_in(rows, heap, find(rows, spread, hashes[at]), pool) == ABSENT:
-            return False
-    return True
-
-
-@compiled
 def add_holder(rows: Any, heap: Any, counts: Any, slot: int, block: np.uint64, word: np.uint64) -> bool:
     """Add a holder that a block does not have; return False, and do nothing, if there is no room."""
     known = rows[slot].word
@@ -124,110 +109,87 @@ def drop_holder(rows: Any, heap: Any, counts: Any, spread: Spread, slot: int, pl
     """Take away the holder whose word is at a place, or in the row."""
     if place == IN_ROW:
         counts[ROWS_USED] -= 1
-        free_row(rows, spread, slot)
+        free_row(rows, slot, spread)
         return
     left = without_holder(heap, counts, np.int64(rows[slot].word & OFFSET_MASK), place)
     if left != NOTHING:
         rows[slot].word = left
 
 
-@compiled
-def count_holders(
-    table: Table,
-    spread: Spread,
-    pool: int,
-    sizes: I64,
-    one_copy: bool,
-    all_known: bool,
-    events: Events,
-    tally: Tally,
-) -> int:
-    """Apply the events of a pool in order until all are applied, or one operation needs the interpreter.
+class Holder(NamedTuple):
+    """Which pool the loop counts for, and where its blocks are."""
 
-    `sizes` are the tokens per block of each size code; with `one_copy` a store of a resident block repeats
-    it, with `all_known` none seems to once an unknown block left. Of the tally's progress only what events
-    and counts need is kept.
-    """
-    table, events, tally = borrowed(table), borrowed(events), borrowed(tally)
-    rows, heap, used, held = table.rows, table.heap, table.counts, table.held
-    stream, hashes, counts = events.rows, events.hashes, tally.counts
-    reached = tally.progress[0]
-    event, start, operation = reached.event, reached.begin, reached.operation
-    stored_tokens = reached.stored_tokens
-    fetched = operation
-    outcome = FINISHED
-    while event < len(stream) and outcome == FINISHED:
-        row = stream[event]
-        end, removal = start + row.hashes, row.block_size == REMOVAL
-        code = 0
-        if not removal:
-            while code < len(sizes) - 1 and sizes[code] != row.block_size:
-                code += 1
-        while fetched < min(end + FETCHED_AHEAD, len(hashes)):
-            fetch_row(rows, spread, hashes[fetched])
-            fetched += 1
-        if (
-            operation == start
-            and row.may_repeat
-            and not (all_known and reached.unknown_removed > 0)
-            and _all_held(rows, heap, spread, hashes, operation, end, pool)
-        ):
-            reached.reannounced += end - operation
-            operation = end
-        while operation < end:
-            block = hashes[operation]
-            slot = find(rows, spread, block)
-            place = place_in(rows, heap, slot, pool)
-            if place == ABSENT:
-                if removal:
-                    reached.unknown_removed += 1
-                else:
-                    if not add_holder(rows, heap, used, slot, block, word_of(pool, code, 1)):
-                        outcome = NEEDS_ROOM
-                        break
-                    held[pool] += 1
-                    counts[code, FIRST] += 1
-                    counts[code, STORED] += 1
-                    stored_tokens += sizes[code]
-                operation += 1
-                continue
-            word = rows[slot].word if place == IN_ROW else heap[place]
-            known = size_code_of(word)
-            if removal:
-                if word & SEVERAL_SIZES != NOTHING:
-                    outcome = NEEDS_SIZES
-                    break
-                counts[known, REMOVED] += 1
-                if word & COPIES_MASK == ONE_COPY:
-                    counts[known, LAST] += 1
-                    held[pool] -= 1
-                    drop_holder(rows, heap, used, spread, slot, place)
-                    operation += 1
-                    continue
-                word -= ONE_COPY
-            elif one_copy:
-                reached.reannounced += 1
-                operation += 1
-                continue
-            else:
-                if known != code:
-                    outcome = NEEDS_SIZES
-                    break
-                counts[code, STORED] += 1
-                stored_tokens += sizes[code]
-                if word & COPIES_MASK != COPIES_MASK:
-                    word += ONE_COPY
-            if place == IN_ROW:
-                rows[slot].word = word
-            else:
-                heap[place] = word
-            operation += 1
-        if outcome == FINISHED:
-            event += 1
-            start = end
-    reached.event, reached.begin, reached.operation = event, start, operation
-    reached.stored_tokens = stored_tokens
-    return outcome
+    spread: Spread
+    pool: int
+
+
+class Held(NamedTuple):
+    """What a pool has of a block."""
+
+    copies: int
+    size_code: int
+    several_sizes: bool
+    place: int
+    """Of its word, as `place_in` says it."""
+    word: np.uint64
+
+
+@inlined
+def fetch(store: Table, pool: Holder, block: np.uint64) -> None:
+    fetch_row(store.rows, pool.spread, block)
+
+
+@inlined
+def find(store: Table, pool: Holder, block: np.uint64) -> int:
+    return find_row(store.rows, block, pool.spread)
+
+
+@inlined
+def held_at(store: Table, pool: Holder, slot: int) -> Held:
+    place, word = place_in(store.rows, store.heap, slot, pool.pool), NOTHING
+    if place == IN_ROW:
+        word = store.rows[slot].word
+    elif place != ABSENT:
+        word = store.heap[place]
+    copies = np.int64(word & COPIES_MASK)
+    return Held(copies, size_code_of(word), word & SEVERAL_SIZES != NOTHING, place, word)
+
+
+@inlined
+def first(store: Table, pool: Holder, slot: int, chain: int, copy: Copy, tally: Any, events: Any) -> bool:
+    word = word_of(pool.pool, copy.size_code, 1)
+    there_is_room = add_holder(
+        store.rows, store.heap, store.counts, slot, events.hashes[copy.operation], word
+    )
+    if there_is_room:
+        store.held[pool.pool] += 1
+    return there_is_room
+
+
+@inlined
+def add(store: Table, slot: int, held: Held, copies: int) -> None:
+    if copies < 0:
+        _set(store, slot, held.place, held.word - ONE_COPY)
+    elif held.copies != MOST_COPIES:
+        _set(store, slot, held.place, held.word + ONE_COPY)
+
+
+@inlined
+def _set(store: Table, slot: int, place: int, word: np.uint64) -> None:
+    if place == IN_ROW:
+        store.rows[slot].word = word
+    else:
+        store.heap[place] = word
+
+
+@inlined
+def last(store: Table, pool: Holder, slot: int, held: Held, copy: Copy, tally: Any, events: Any) -> None:
+    store.held[pool.pool] -= 1
+    drop_holder(store.rows, store.heap, store.counts, pool.spread, slot, held.place)
+
+
+count_holders = compiled(over(counting.count, "count_holders", globals()))
+"""The loop over the verbs above."""
 
 
 @compiled
@@ -242,7 +204,7 @@ def put_holders(table: Table, spread: Spread, pool: int, columns: BlockColumns, 
     for at in range(begin, len(hashes)):
         if at + FETCHED_AHEAD < len(hashes):
             fetch_row(rows, spread, hashes[at + FETCHED_AHEAD])
-        slot = find(rows, spread, hashes[at])
+        slot = find_row(rows, hashes[at], spread)
         place = place_in(rows, heap, slot, pool)
         copies = columns.copies[at]
         if copies <= 0:
@@ -255,10 +217,8 @@ def put_holders(table: Table, spread: Spread, pool: int, columns: BlockColumns, 
             if not add_holder(rows, heap, used, slot, hashes[at], word):
                 return at
             held[pool] += 1
-        elif place == IN_ROW:
-            rows[slot].word = word
         else:
-            heap[place] = word
+            _set(table, slot, place, word)
     return len(hashes)
 
 
@@ -310,21 +270,15 @@ def held_by(table: Table, pool: int, hashes: Hashes, words: Words) -> int:
 
 
 @compiled
-def word_at(table: Table, spread: Spread, pool: int, block: np.uint64) -> Any:
+def word_at(table: Table, pool: Holder, block: np.uint64) -> Any:
     """Return the word of a pool for a block; NOTHING if it does not hold it."""
-    slot = find(table.rows, spread, block)
-    place = place_in(table.rows, table.heap, slot, pool)
-    if place == ABSENT:
-        return NOTHING
-    return table.rows[slot].word if place == IN_ROW else table.heap[place]
+    return held_at(table, pool, find(table, pool, block)).word
 
 
 @compiled
-def set_word(table: Table, spread: Spread, pool: int, block: np.uint64, word: np.uint64) -> None:
-    """Replace the word of a pool for a block that it holds."""
-    slot = find(table.rows, spread, block)
-    place = place_in(table.rows, table.heap, slot, pool)
-    if place == IN_ROW:
-        table.rows[slot].word = word
-    elif place != ABSENT:
-        table.heap[place] = word
+def set_word(table: Table, pool: Holder, block: np.uint64, word: np.uint64) -> None:
+    """Replace the word of a pool for a block, if it holds that."""
+    slot = find(table, pool, block)
+    place = held_at(table, pool, slot).place
+    if place != ABSENT:
+        _set(table, slot, place, word)

@@ -63,7 +63,7 @@ class GrowingRows:
             self.spread = self.spread._replace(grown=np.uint64(low))
         else:
             self.spread = _spread(self.spread.factor, len(self.array))
-        put_rows(self.array, self.spread, taken)
+        put_rows(taken, self.array, self.spread)
 
 
 def _spread(factor: np.uint64, slots: int) -> Spread:

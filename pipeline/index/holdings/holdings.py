@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline.index.holdings.counting import (
     LOAD,
+    Holder,
     Table,
     count_holders,
     held_by,
@@ -22,10 +23,11 @@ from pipeline.index.holdings.matching import MATCH, SOURCE, Beside, Pools, Scrat
 from pipeline.index.holdings.sets import ROWS_USED, Words, no_counts
 from pipeline.index.holdings.size_lists import SizeLists
 from pipeline.index.holdings.usable import NOBODY, POOL
-from pipeline.index.holdings.words import MOST_POOLS
+from pipeline.index.holdings.words import MOST_COPIES, MOST_POOLS, SEVERAL_SIZES
 from pipeline.reading.columns import Events, Hashes
-from pipeline.residency.counting.block_table import BlockColumns
-from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Tally
+from pipeline.residency.counting.block_entries import BlockColumns
+from pipeline.residency.counting.copies import Sizes
+from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Rules, Tally
 
 LOAD_AFTER_GROWTH = 0.6
 MOVED_FOR_EACH = 8
@@ -172,27 +174,18 @@ class Holdings:
             self._lengthen_rows(needed)
         self._rows.go_on(len(self._rows.array))
 
-    def count(
-        self,
-        pool: int,
-        sizes: Sequence[int],
-        events: Events,
-        tally: Tally,
-        *,
-        one_copy: bool = False,
-        all_known: bool = False,
-    ) -> int:
-        """Apply events to a pool, until FINISHED or NEEDS_SIZES: see `count_holders`."""
-        of_codes = np.array(sizes or [0], np.int64)
+    def count(self, pool: int, events: Events, sizes: Sizes, rules: Rules, tally: Tally) -> int:
+        """Apply events to a pool, until FINISHED or NEEDS_SIZES: see `count_copies`."""
         while True:
             self._go_on(len(events.hashes))
-            outcome = count_holders(
-                self._table, self._rows.spread, pool, of_codes, one_copy, all_known, events, tally
-            )
+            outcome = count_holders(self._table, self._holder(pool), rules, sizes, events, tally)
             if outcome != NEEDS_ROOM:
                 assert outcome == FINISHED or len(sizes) > 1
                 return outcome
             self._grow()
+
+    def _holder(self, pool: int) -> Holder:
+        return Holder(self._rows.spread, pool)
 
     def put(self, pool: int, columns: BlockColumns) -> None:
         """Set what a pool holds as a checkpoint has it; zero copies removes one."""
@@ -208,11 +201,15 @@ class Holdings:
 
     def word(self, pool: int, block: int) -> int:
         """Return the word of a pool for a block, 0 if it does not hold it."""
-        return int(word_at(self._table, self._rows.spread, pool, np.uint64(block)))
+        return int(word_at(self._table, self._holder(pool), np.uint64(block)))
 
-    def set_word(self, pool: int, block: int, word: int) -> None:
-        """Replace the word of a pool for a block that it holds."""
-        set_word(self._table, self._rows.spread, pool, np.uint64(block), np.uint64(word))
+    def add(self, pool: int, block: int, copies: int, *, several_sizes: bool = False) -> None:
+        """Add copies, or take them away if fewer than 0, of a block, if a pool holds it, and goes on to."""
+        word = self.word(pool, block)
+        copies = min((word & MOST_COPIES) + copies, MOST_COPIES)
+        several = int(SEVERAL_SIZES)
+        word = word & ~(MOST_COPIES | several) | copies | several * several_sizes
+        set_word(self._table, self._holder(pool), np.uint64(block), np.uint64(word))
 
     def blocks_of(self, pool: int) -> tuple[Hashes, Words]:
         """Return the blocks that a pool holds and their words; looks at the table until it has all."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, fetch_ahead
 from pipeline.index.holdings.counting import Table
-from pipeline.index.holdings.rows import FETCHED_AHEAD, Spread, fetch_row, find
+from pipeline.index.holdings.rows import FETCHED_AHEAD, Spread, fetch_row, find_row
 from pipeline.index.holdings.sets import Words, count_of
 from pipeline.index.holdings.usable import (
     CPU,
@@ -151,7 +151,7 @@ def _words_of(table: Table, spread: Spread, hashes: Hashes, words: Words) -> Non
     for at in range(len(hashes)):
         if at + FETCHED_AHEAD < len(hashes):
             fetch_row(rows, spread, hashes[at + FETCHED_AHEAD])
-        word = words[at] = rows[find(rows, spread, hashes[at])].word
+        word = words[at] = rows[find_row(rows, hashes[at], spread)].word
         if pool_of(word) == MOST_POOLS:
             fetch_ahead(heap, np.int64(word & OFFSET_MASK))
 

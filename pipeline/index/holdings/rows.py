@@ -1,8 +1,7 @@
 """Blocks in a flat hash table: a row of 16 bytes for each, whoever holds it.
 
-Linear probing; rows that leave draw those behind them back (Knuth 6.4, algorithm R), as in
-`pipeline.residency.counting.block_table`. Where a row lies is a secret of the process. Rows lie in the order
-of their homes, so that a table grows in steps from its end on: see `growing_rows`.
+Where a row lies is a secret of the process. Rows lie in the order of their homes, so that a table grows in
+steps from its end on: see `growing_rows`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import compiled, fetch_ahead
+from connectors.process import hash_table
+from connectors.process.compiled import compiled, fetch_ahead, inlined
+from connectors.process.template import over
 from pipeline.index.holdings.words import NOTHING
 
 Rows = npt.NDArray[Any]
@@ -34,8 +35,8 @@ class Spread(NamedTuple):
     """Those from here on are among all slots of the table by now."""
 
 
-@compiled
-def home(rows: Rows, spread: Spread, block: np.uint64) -> int:
+@inlined
+def home(rows: Rows, block: np.uint64, spread: Spread) -> int:
     """Return where the search for a block begins."""
     share = (block * spread.factor) >> _HALF
     slot = (share * spread.slots) >> _HALF
@@ -45,40 +46,25 @@ def home(rows: Rows, spread: Spread, block: np.uint64) -> int:
     return at
 
 
+@inlined
+def _hash_of(row: Any) -> np.uint64:
+    block: np.uint64 = row.hash
+    return block
+
+
+_PARTS = {"MARK": "word", "home": home, "key_of": _hash_of}
+find_row = compiled(over(hash_table.find, "find_row", _PARTS))
+"""`find_row(rows, block, spread)` returns the slot of a block, or the free one where it would come."""
+free_row = compiled(over(hash_table.free, "free_row", _PARTS))
+"""`free_row(rows, slot, spread)` frees a slot; rows behind it move up."""
+put_rows = compiled(over(hash_table.put_all, "put_rows", _PARTS))
+"""`put_rows(taken, rows, spread)` puts rows into a table that does not have them."""
+
+
 @compiled
 def fetch_row(rows: Rows, spread: Spread, block: np.uint64) -> None:
     """Begin to bring the row of a block into the cache."""
-    fetch_ahead(rows, home(rows, spread, block))
-
-
-@compiled
-def find(rows: Rows, spread: Spread, block: np.uint64) -> int:
-    """Return the slot of a block, or the free one where it would come."""
-    slot = home(rows, spread, block)
-    while rows[slot].word != NOTHING and rows[slot].hash != block:
-        slot += 1
-        if slot == len(rows):
-            slot = 0
-    return slot
-
-
-@compiled
-def free_row(rows: Rows, spread: Spread, slot: int) -> None:
-    """Free a slot; rows behind it move up."""
-    slots = len(rows)
-    free = at = slot
-    while True:
-        at += 1
-        if at == slots:
-            at = 0
-        if rows[at].word == NOTHING:
-            break
-        own = home(rows, spread, rows[at].hash)
-        # A row may not come before its own slot.
-        if (at - own) % slots >= (at - free) % slots:
-            rows[free] = rows[at]
-            free = at
-    rows[free].word = NOTHING
+    fetch_ahead(rows, home(rows, block, spread))
 
 
 @compiled
@@ -100,10 +86,3 @@ def take_rows(rows: Rows, low: int, high: int) -> Rows:
             rows[slot].word = NOTHING
             count += 1
     return taken[:count]
-
-
-@compiled
-def put_rows(rows: Rows, spread: Spread, taken: Rows) -> None:
-    """Put rows into a table that does not have them."""
-    for at in range(len(taken)):
-        rows[find(rows, spread, taken[at].hash)] = taken[at]

@@ -5,11 +5,13 @@ A size that was never removed may be: its blocks leave by age then (docs/exactne
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
 from pipeline.reading.columns import Events, Hashes
-from pipeline.residency.counting.block_table import BlockColumns
+from pipeline.residency.counting.block_entries import BlockColumns
 from schemas.checkpoints import PoolHead
 
 Times = npt.NDArray[np.float64]
@@ -49,11 +51,10 @@ class Births:
     def _note(self, size: int, hashes: Hashes, times: Times, counts: Counts) -> None:
         self._parts.setdefault(size, []).append((hashes, times, counts))
 
-    def removed(self, head: PoolHead) -> None:
-        """Drop what no longer matters, because blocks of its size were removed."""
-        if self._parts:
-            for size in self._parts.keys() - {*_young(head)}:
-                del self._parts[size]
+    def removed(self, sizes: Iterable[int]) -> None:
+        """Drop what no longer matters, because blocks of these sizes were removed."""
+        for size in sizes:
+            self._parts.pop(size, None)
 
     def cleared(self) -> None:
         """All blocks are gone."""

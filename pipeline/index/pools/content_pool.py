@@ -9,19 +9,19 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.index.holdings.holdings import Holdings
-from pipeline.index.holdings.words import COPIES_MASK
 from pipeline.index.pools.tiers import doubts_of, tier_of, window_of
 from pipeline.reading.columns import EVENT, REMOVAL, Events, Hashes
 from pipeline.residency.changes import Changes
-from pipeline.residency.counting.block_table import BlockColumns, Entries
-from pipeline.residency.counting.count_copies import FINISHED, no_tally
+from pipeline.residency.counting.block_entries import BlockColumns, Entries
+from pipeline.residency.counting.block_table import BlockTable
+from pipeline.residency.counting.count_copies import FINISHED, Rules, no_tally
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
 from pipeline.residency.row_bytes import copied
 from schemas.checkpoints import FlowState, PoolHead
 from schemas.residency import FILLED, GENERATED
 
-_COPIES = int(COPIES_MASK)
+_BY_CONTENT = Rules(chained=False, one_copy=False, all_known=False, decodes_singly=False)
 
 
 class ContentPool:
@@ -33,7 +33,7 @@ class ContentPool:
         """`live`: what the pool beside it holds, of which no content is known; `source`: its number."""
         head = PoolHead(beside.medium, beside.group_idx, FlowState(), removes=True)
         self._beside = beside
-        self._counted = Pool(head, shared)
+        self._counted = Pool(head, shared, BlockTable(spread=shared.spread))
         self._holdings = holdings
         self.number = holdings.new_pool(source, tier=tier_of(head.medium), group=head.group_idx)
         self.announced()
@@ -53,7 +53,7 @@ class ContentPool:
 
     def contents_of(self, hashes: Hashes) -> Hashes:
         """Return the content hash of each resident block by its own hash; 0 where it is not known."""
-        return self._counted.table.contents_of(hashes)
+        return self._counted.copies.contents_of(hashes)
 
     def count(self, events: Events) -> None:
         """Follow events of the pool."""
@@ -77,15 +77,13 @@ class ContentPool:
         stream = np.zeros(len(contents), EVENT)
         stream["hashes"] = 1
         stream["block_size"] = block_sizes
-        sizes = self._counted.head.block_sizes
+        sizes = np.array(self._counted.head.block_sizes or [0], np.int64)
         hashes = np.ascontiguousarray(contents)
-        tally = no_tally(max(1, len(sizes)))
-        while self._holdings.count(self.number, sizes, Events(stream, hashes), tally) != FINISHED:
+        events, tally = Events(stream, hashes), no_tally(len(sizes))
+        while self._holdings.count(self.number, events, sizes, _BY_CONTENT, tally) != FINISHED:
             # Blocks of two sizes with one content hash: somebody looked for them.
             reached = tally.progress[0]
-            block = int(hashes[reached["operation"]])
-            word = self._holdings.word(self.number, block)
-            self._holdings.set_word(self.number, block, word + (word & _COPIES != _COPIES))
+            self._holdings.add(self.number, int(hashes[reached["operation"]]), 1)
             reached["operation"] += 1
 
     def put(self, columns: BlockColumns) -> None:
@@ -110,6 +108,6 @@ class ContentPool:
         self._counted.clear(0.0)
         self._counted.changes.clear()
 
-    def given_up(self) -> None:
+    def give_up(self) -> None:
         """Nobody asks for it any more."""
         self._holdings.retire(self.number)

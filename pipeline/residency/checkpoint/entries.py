@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.reading.columns import Hashes
-from pipeline.residency.counting.block_table import BlockColumns, Entries
+from pipeline.residency.counting.block_entries import BlockColumns, Entries
 from pipeline.residency.counting.pool import Pool
 from schemas.checkpoints import PoolEntries
 from schemas.hashes import HASH_BYTES
@@ -38,8 +38,8 @@ class Copied(NamedTuple):
 
 def copied(pool: Pool) -> Copied:
     """Return what a pool holds, which costs as long as that much memory takes to copy."""
-    live = pool.table.live()
-    contents = pool.table.contents_of(live["hash"]) if pool.keeps_contents else np.empty(0, np.uint64)
+    live = pool.copies.live()
+    contents = pool.copies.contents_of(live["hash"]) if pool.keeps_contents else np.empty(0, np.uint64)
     return Copied(pool.head.medium, pool.head.group_idx, live, pool.sizes_of(live["size_code"]), contents)
 
 

@@ -9,8 +9,9 @@ import msgspec
 from pipeline.errors import CheckpointCorrupt, CheckpointDamaged
 from pipeline.residency.checkpoint.entries import unpacked_entries
 from pipeline.residency.checkpoint.soundness import contradiction
+from pipeline.residency.counting.block_table import in_table
+from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.pools import NewPool
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import BasePart, PoolEntries, SourceBase, SourceHead, part_slot, slot_key
 from schemas.hashes import HASH_BYTES
@@ -25,7 +26,7 @@ def restore(
     key: bytes,
     latest: Mapping[bytes, bytes],
     settings: Worker,
-    new_pool: NewPool = Pool,
+    new_copies: NewCopies = in_table,
     contradicts: Callable[[SourceResidency], str | None] = contradiction,
 ) -> tuple[SourceResidency, SourceBase]:
     """Return the source whose base has this key, and the base.
@@ -45,7 +46,7 @@ def restore(
             raise CheckpointCorrupt(f"{replica}/{dp_rank}", f"part {number} of the base")
         parts.append(part)
     head = base.head if base.head is not None else _decode_head(b"".join(part.head for part in parts))
-    source = SourceResidency(head, settings, new_pool)
+    source = SourceResidency(head, settings, new_copies)
     _put(source, [entries for part in parts for entries in part.pools])
     if (head.replica, head.dp_rank) != (replica, dp_rank):
         raise CheckpointDamaged(f"the base of {replica}/{dp_rank}", "it is of another source")
@@ -59,7 +60,8 @@ def _put(source: SourceResidency, parts: Iterable[PoolEntries]) -> None:
     for counted in source.pools.counted:
         # Entries come in the order of their slots: in a table that grows with them all would crowd at its
         # beginning.
-        counted.make_room(sum(len(part.hashes) for into, part in found if into is counted) // HASH_BYTES)
+        packed = sum(len(part.hashes) for into, part in found if into is counted)
+        counted.copies.make_room(packed // HASH_BYTES)
     for pool, part in found:
         if not isinstance(pool, Pool):
             raise CheckpointDamaged(f"the state of {source.head.replica}", "entries of two granularities")

@@ -48,7 +48,7 @@ def contradiction_of_head(head: PoolHead) -> str | None:
 
 
 def _of_pool(pool: Pool) -> str | None:
-    head, live = pool.head, pool.table.live()
+    head, live = pool.head, pool.copies.live()
     sizes, codes = len(head.block_sizes), live["size_code"]
     if len(live) and not sizes:
         return "block sizes"
@@ -58,11 +58,13 @@ def _of_pool(pool: Pool) -> str | None:
     if np.bincount(codes, minlength=sizes).tolist() != head.blocks:
         return "blocks"
     copies = np.bincount(codes, live["copies"], sizes).astype(np.int64)
+    of_each = zip(live["copies"].tolist(), codes.tolist(), strict=True)
+    known = dict(zip(live["hash"].tolist(), of_each, strict=True)) if head.other_sizes else {}
     for block, others in head.other_sizes.items():
-        entry = pool.table.entry(block)
-        if entry["copies"] <= len(others) or not others or not {*others} <= {*head.block_sizes}:
+        count, code = known.get(block, (0, 0))
+        if count <= len(others) or not others or not {*others} <= {*head.block_sizes}:
             return "copies of several sizes"
-        copies[entry["size_code"]] -= len(others)
+        copies[code] -= len(others)
         for size in others:
             copies[head.block_sizes.index(size)] += 1
     return None if copies.tolist() == head.entries else "entries"

@@ -1,4 +1,9 @@
-"""The compiled loop that counts the copies of blocks."""
+"""The loop that counts the copies of blocks, for all stores that have them.
+
+It is a template (`connectors.process.template`). Where a block's entry is, and what is kept of it, say the
+verbs below, which each store has of its own: `block_counting` those of the replica agent's tables,
+`pipeline.index.holdings.counting` those of the table that all pools of the index share.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from connectors.process.compiled import borrowed, compiled, inlined
-from pipeline.reading.columns import REMOVAL, Events, Hashes
-from pipeline.residency.changes import CHANGE, ChangeRows
-from pipeline.residency.counting.block_table import (
-    FETCHED_AHEAD,
-    MAX_DEPTH,
-    fetch_slots,
-    find,
-    remove,
-)
-from pipeline.residency.counting.content_chain import UNKNOWN, follow
-from pipeline.residency.histogram import BUCKETS, bucket_of
-from schemas.residency import EVICTED, FILLED, GENERATED
+from connectors.process.compiled import borrowed, inlined
+from connectors.process.template import part
+from pipeline.reading.columns import REMOVAL, Events
+from pipeline.residency.histogram import BUCKETS
 
 PROGRESS: Final = np.dtype(
     [
@@ -36,18 +32,16 @@ PROGRESS: Final = np.dtype(
         ("parent_unknown", np.int64),
     ]
 )
-"""How far `count_copies` came, and what it counted."""
+"""How far the loop came, and what it counted."""
+
+FETCHED_AHEAD: Final = 64
+"""Blocks whose slots are on their way into the cache while the loop is at the one before them."""
 
 STORED, FIRST, REMOVED, LAST = range(4)
 """Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
 
-DECODING_SECONDS: Final = 4.0
-"""Since the block before came: then decoding may have completed one that is announced alone."""
-DECODED_TOKENS: Final = 128
-"""Of a block: to decode more takes longer on most engines, so what comes so soon was rather a prompt's."""
-
 FINISHED, NEEDS_ROOM, NEEDS_SIZES = range(3)
-"""Why `count_copies` returned; in the last two cases before the next operation of its progress."""
+"""Why the loop returned; in the last two cases before the next operation of its progress."""
 
 
 class Rules(NamedTuple):
@@ -76,11 +70,6 @@ class Tally(NamedTuple):
     """(1,) of PROGRESS."""
 
 
-def room_for(operations: int) -> ChangeRows:
-    """Return room for the changes that so many operations make; how much is filled, the progress says."""
-    return np.empty(operations, CHANGE)
-
-
 def no_tally(size_codes: int) -> Tally:
     """Return the tally of nothing yet."""
     return Tally(
@@ -88,12 +77,54 @@ def no_tally(size_codes: int) -> Tally:
     )
 
 
-@compiled
-def _all_resident(entries: Any, spread: np.uint64, hashes: Hashes, start: int, end: int) -> bool:
-    for at in range(start, end):  # noqa: SIM110 - a generator cannot be compiled
-        if entries[find(entries, spread, hashes[at])].copies == 0:
-            return False
-    return True
+class Copy(NamedTuple):
+    """What an operation is about: a copy that comes, or the last one, which leaves."""
+
+    event: int
+    operation: int
+    size_code: int
+    tokens: int
+    """Of its size."""
+    stored: int
+    """Tokens stored in the pool before."""
+
+
+# The verbs. `store` has arrays, `pool` says which pool it is about.
+fetch: Any = part
+"""`fetch(store, pool, block)` begins to bring into the cache what `find` looks at."""
+find: Any = part
+"""`find(store, pool, block)` returns the slot of a block, or the free one where it would come."""
+held_at: Any = part
+"""`held_at(store, pool, slot)` returns what the pool has of the block at a slot: how many `copies`, 0 if it
+is not resident, the `size_code` of the first one, and whether there are `several_sizes`."""
+first: Any = part
+"""`first(store, pool, slot, chain, copy, tally, events)`: a block comes that was not resident; returns False,
+and does nothing, if it has no room."""
+add: Any = part
+"""`add(store, slot, held, copies)`: a copy more, or one less of several."""
+last: Any = part
+"""`last(store, pool, slot, held, copy, tally, events)`: the last copy leaves."""
+
+
+@inlined
+def chain_of(store: Any, pool: Any, rules: Any, events: Any, event: int, start: int, operation: int) -> int:
+    """Return what is known of the chain of an event before an operation; its first operation is `start`.
+
+    By default, stores know nothing of chains.
+    """
+    return 0
+
+
+@inlined
+def reaches(store: Any, rules: Any, chain: Any, events: Any, operation: int) -> Any:
+    """Return what is known of a chain at the block of an operation by what its event says of it."""
+    return chain
+
+
+@inlined
+def goes_on(store: Any, chain: Any, slot: int) -> Any:
+    """Return what is known of a chain behind the block, which is resident now, at a slot."""
+    return chain
 
 
 @inlined
@@ -105,170 +136,79 @@ def _code_of(block_size: int, sizes: npt.NDArray[np.int64]) -> int:
     return code
 
 
-@inlined
-def _content_after(content: np.uint64, known: bool, links: Hashes, at: int) -> np.uint64:
-    """Return the content hash of the block behind one whose is this, if that is known; else UNKNOWN."""
-    after: np.uint64 = UNKNOWN
-    if known and len(links) > 0 and links[at] != UNKNOWN:
-        after = follow(content, links[at])
-    return after
-
-
-@compiled
-def count_copies(
-    entries: Any,
-    contents: Hashes,
-    spread: np.uint64,
-    room: int,
-    sizes: npt.NDArray[np.int64],
-    rules: Rules,
-    events: Events,
-    found: ChangeRows,
-    tally: Tally,
+def count(
+    store: Any, pool: Any, rules: Rules, sizes: npt.NDArray[np.int64], events: Events, tally: Tally
 ) -> int:
     """Apply events in order until all are applied, or one operation needs the interpreter.
 
-    `entries`, `contents` and `spread` are those of a `BlockTable` with `room`, which keeps contents if there
-    are links; `sizes` are the tokens per block of each size code. A count never falls below zero: removals of
-    unknown blocks are normal after joining late. What became and ceased to be resident goes to `found`.
-
-    Changes name a block by its content hash if that was known when it was filled, else by its own hash.
+    `sizes` are the tokens per block of each size code. A count never falls below zero: removals of unknown
+    blocks are normal after joining late.
     """
-    contents = borrowed(contents)
-    entries, events, found, tally = borrowed(entries), borrowed(events), borrowed(found), borrowed(tally)
-    rows, hashes, links, counts = events.rows, events.hashes, events.links, tally.counts
-    kept, linked = len(contents) > 0, len(links) > 0
+    store, events, tally = borrowed(store), borrowed(events), borrowed(tally)
+    rows, hashes, counts = events.rows, events.hashes, tally.counts
     reached = tally.progress[0]
     event, start, operation = reached.event, reached.begin, reached.operation
-    live, changes = reached.live, reached.changes
     stored_tokens = reached.stored_tokens
     fetched = operation
     outcome = FINISHED
     while event < len(rows) and outcome == FINISHED:
         row = rows[event]
-        at, end, removal = row.time, start + row.hashes, row.block_size == REMOVAL
+        end, removal = start + row.hashes, row.block_size == REMOVAL
         code = 0 if removal else _code_of(row.block_size, sizes)
         while fetched < min(end + FETCHED_AHEAD, len(hashes)):
-            fetch_slots(entries, spread, hashes[fetched])
+            fetch(store, pool, hashes[fetched])
             fetched += 1
-        if (
-            operation == start
-            and row.may_repeat
-            and not (rules.all_known and reached.unknown_removed > 0)
-            and _all_resident(entries, spread, hashes, operation, end)
-        ):
-            reached.reannounced += end - operation
-            if not rules.one_copy:
-                reached.repeats += end - operation
-            operation = end
-        root, before = np.uint64(0), 0
-        # Content hash of the block before, and whether it is known: 0 at the start of a chain.
-        content, known = UNKNOWN, False
-        kind = FILLED
-        if rules.chained and not removal and operation < end:
-            if row.parent == 0:
-                root, known = hashes[start], linked
-                if linked and links[start] != UNKNOWN:
-                    root = follow(UNKNOWN, links[start])
-            else:
-                above = find(entries, spread, row.parent)
-                parent = entries[above]
-                if parent.copies != 0:
-                    root, before = parent.root, np.int64(parent.depth)
-                    soon = at - parent.birth <= DECODING_SECONDS
-                    if rules.decodes_singly and soon and row.hashes == 1 and row.block_size <= DECODED_TOKENS:
-                        kind = GENERATED
-                    if kept:
-                        content = contents[above]
-                        known = content != UNKNOWN
-            if kept:
-                for done in range(start, operation):  # before it went to the interpreter
-                    content = _content_after(content, known, links, done)
-                    if content == UNKNOWN:
-                        content = contents[find(entries, spread, hashes[done])]
-                    known = content != UNKNOWN
+        if operation == start and row.may_repeat and not (rules.all_known and reached.unknown_removed > 0):
+            known = start
+            while known < end and held_at(store, pool, find(store, pool, hashes[known])).copies != 0:
+                known += 1
+            if known == end:
+                reached.reannounced += end - start
+                if not rules.one_copy:
+                    reached.repeats += end - start
+                operation = end
+        chain = chain_of(store, pool, rules, events, event, start, operation)
         while operation < end:
-            block = hashes[operation]
-            slot = find(entries, spread, block)
-            entry = entries[slot]
+            slot = find(store, pool, hashes[operation])
+            held = held_at(store, pool, slot)
             if not removal:
-                after = content
-                if kept:
-                    after = _content_after(content, known, links, operation) if rules.chained else UNKNOWN
-                    if not rules.chained and linked:
-                        after = links[operation]
-                if entry.copies == 0:
-                    if live >= room:
+                reached_by = reaches(store, rules, chain, events, operation)
+                repeats = rules.one_copy and held.copies != 0
+                if held.copies == 0:
+                    copy = Copy(event, operation, code, sizes[code], stored_tokens)
+                    if not first(store, pool, slot, reached_by, copy, tally, events):
                         outcome = NEEDS_ROOM
                         break
-                    entry.hash = block
-                    entry.birth = at
-                    entry.size_code = code
-                    entry.several_sizes = 0
-                    if kept:
-                        contents[slot] = after
-                        if after == UNKNOWN:
-                            told = linked and links[operation] != UNKNOWN
-                            reached.parent_unknown += told
-                            reached.not_told += not told
-                    entry.root = root
-                    entry.depth = 0 if root == 0 else min(before + operation - start + 1, MAX_DEPTH)
-                    live += 1
                     counts[code, FIRST] += 1
-                    change = found[changes]
-                    change.by_content = kept and after != UNKNOWN
-                    change.hash = after if change.by_content else block
-                    change.kind = kind
-                    change.time = at
-                    change.block_size = sizes[code]
-                    change.stored = stored_tokens
-                    change.root = root
-                    change.depth = entry.depth
-                    change.adapter = row.adapter
-                    changes += 1
-                elif rules.one_copy:
-                    if kept:
-                        content = after if after != UNKNOWN else contents[slot]
-                        known = content != UNKNOWN
+                elif repeats:
                     reached.reannounced += 1
-                    operation += 1
-                    continue
-                elif entry.size_code != code:
+                elif held.size_code != code:
                     outcome = NEEDS_SIZES
                     break
-                if kept:
-                    content = after if after != UNKNOWN else contents[slot]
-                    known = content != UNKNOWN
-                entry.copies += 1
-                counts[code, STORED] += 1
-                stored_tokens += sizes[code]
-            elif entry.copies == 0:
+                else:
+                    add(store, slot, held, 1)
+                if not repeats:
+                    counts[code, STORED] += 1
+                    stored_tokens += sizes[code]
+                chain = goes_on(store, reached_by, slot)
+            elif held.copies == 0:
                 reached.unknown_removed += 1
-            elif entry.several_sizes != 0:
+            elif held.several_sizes:
                 outcome = NEEDS_SIZES
                 break
             else:
-                counts[entry.size_code, REMOVED] += 1
-                if entry.copies > 1:
-                    entry.copies -= 1
+                of = held.size_code
+                counts[of, REMOVED] += 1
+                if held.copies > 1:
+                    add(store, slot, held, -1)
                 else:
-                    counts[entry.size_code, LAST] += 1
-                    tally.lifetimes[bucket_of(at - entry.birth)] += 1
-                    change = found[changes]
-                    change.by_content = kept and contents[slot] != UNKNOWN
-                    change.hash = contents[slot] if change.by_content else block
-                    change.kind = EVICTED
-                    change.time = at
-                    change.block_size = sizes[entry.size_code]
-                    change.stored = stored_tokens
-                    changes += 1
-                    live -= 1
-                    remove(entries, contents, spread, slot)
+                    counts[of, LAST] += 1
+                    left = Copy(event, operation, of, sizes[of], stored_tokens)
+                    last(store, pool, slot, held, left, tally, events)
             operation += 1
         if outcome == FINISHED:
             event += 1
             start = end
     reached.event, reached.begin, reached.operation = event, start, operation
-    reached.live, reached.changes = live, changes
     reached.stored_tokens = stored_tokens
     return outcome

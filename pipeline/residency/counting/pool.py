@@ -9,21 +9,10 @@ import numpy.typing as npt
 
 from pipeline.reading.columns import REMOVAL, Events, Hashes
 from pipeline.residency.changes import CHANGE, ChangeRows, Changes
-from pipeline.residency.counting.block_table import BlockColumns, BlockTable, Entries
-from pipeline.residency.counting.collected import NO_PARENT, Collected, without_the_rest
-from pipeline.residency.counting.count_copies import (
-    FINISHED,
-    FIRST,
-    LAST,
-    NEEDS_ROOM,
-    REMOVED,
-    STORED,
-    Rules,
-    Tally,
-    count_copies,
-    no_tally,
-    room_for,
-)
+from pipeline.residency.counting.block_entries import BlockColumns, Entries
+from pipeline.residency.counting.collected import NO_PARENT, Collected
+from pipeline.residency.counting.copies import Copies
+from pipeline.residency.counting.count_copies import FIRST, LAST, REMOVED, STORED, Rules, Tally, no_tally
 from pipeline.residency.counting.shared import EARLY_HASHES, EARLY_STORES, Shared
 from pipeline.residency.histogram import added, trimmed
 from pipeline.residency.occupancy import Occupancy, counted_occupancy
@@ -41,11 +30,11 @@ class Pool:
     collected counts once it is settled.
     """
 
-    def __init__(self, head: PoolHead, shared: Shared) -> None:
-        """`head` may come from a checkpoint, whose entries follow by `put`."""
+    def __init__(self, head: PoolHead, shared: Shared, copies: Copies) -> None:
+        """`head` may come from a checkpoint, whose entries follow by `put`; `copies` are none yet."""
         self.head = head
         self._shared = shared
-        self.table = BlockTable(spread=shared.spread)
+        self.copies = copies
         self.changes: list[Changes] = []
         self.other_copies = sum(map(len, head.other_sizes.values()))
         """Copies of other sizes than their block's first one."""
@@ -107,7 +96,7 @@ class Pool:
     @property
     def keeps_contents(self) -> bool:
         """Whether content hashes of blocks are known here."""
-        return len(self.table.contents) > 0
+        return self.copies.keeps_contents
 
     def knows(self, block_size: int, *, several: bool) -> bool:
         """Return whether events are only to be counted.
@@ -160,19 +149,13 @@ class Pool:
         """Drop every block at event time `at`: cleared, not evicted."""
         self.settle()
         head = self.head
-        live = self.table.live()
         head.flow.cleared_blocks += sum(head.entries)
+        live, contents = self.copies.clear()
         cleared = np.zeros(len(live), CHANGE)
-        contents = self.table.contents_of(live["hash"])
         cleared["hash"] = np.where(contents != 0, contents, live["hash"])
-        cleared["kind"], cleared["time"] = CLEARED, at
         cleared["block_size"] = self.sizes_of(live["size_code"])
-        cleared["stored"] = head.stored_tokens
+        cleared["kind"], cleared["time"], cleared["stored"] = CLEARED, at, head.stored_tokens
         self._record(cleared)
-        keeps_contents = self.keeps_contents
-        self.table = BlockTable(len(live), spread=self._shared.spread)  # as many as left are likely to come
-        if keeps_contents:
-            self.table.keep_contents()
         head.entries = [0] * len(head.entries)
         head.blocks = [0] * len(head.blocks)
         head.other_sizes.clear()
@@ -183,68 +166,43 @@ class Pool:
         """Count what was collected; afterwards table, counters, flow and changes are up to date."""
         if not self._collected:
             return
-        events = self._collected.take()
-        head, table = self.head, self.table
-        if len(events.links):
-            table.keep_contents()
-        sizes = np.array(head.block_sizes or [0], np.int64)
-        found, tally = room_for(len(events.hashes)), no_tally(len(sizes))
-        reached = tally.progress[0]
+        head = self.head
         rules = Rules(
             self._chained,
             self.one_copy,
             self._shared.all_known(head.medium),
             self._chained and self._shared.decodes_singly,
         )
-        reached["live"] = table.blocks
-        reached["stored_tokens"] = head.stored_tokens
-        while True:
-            outcome = count_copies(
-                table.entries,
-                table.contents,
-                table.spread,
-                table.room,
-                sizes,
-                rules,
-                events,
-                found,
-                tally,
-            )
-            table.blocks = int(reached["live"])
-            if outcome == FINISHED:
-                break
-            if outcome == NEEDS_ROOM:
-                table.grow(table.blocks + 1)
-            else:
-                size = int(events.rows["block_size"][reached["event"]])
-                self._count_of_several_sizes(int(events.hashes[reached["operation"]]), size, tally)
-        head.stored_tokens = int(reached["stored_tokens"])
-        table.shrink_if_sparse()
+        sizes = np.array(head.block_sizes or [0], np.int64)
+        tally = no_tally(len(sizes))
+        tally.progress["stored_tokens"] = head.stored_tokens
+        events = self._collected.take()
+        changes = self.copies.count(events, sizes, rules, tally, self._count_of_several_sizes)
+        head.stored_tokens = int(tally.progress["stored_tokens"][0])
         self._count(tally)
-        self._record(without_the_rest(found[: reached["changes"]]))
+        self._record(changes)
 
-    def _count_of_several_sizes(self, block: int, size: int, tally: Tally) -> None:
+    def _count_of_several_sizes(self, events: Events, tally: Tally) -> None:
         """Apply one operation on a resident block whose copies differ in size; its first copy stays.
 
         The latest of the others leaves first.
         """
         other_sizes = self.head.other_sizes
         reached: Any = tally.progress[0]
-        entry = self.table.entry(block)
+        block = int(events.hashes[reached["operation"]])
+        size = int(events.rows["block_size"][reached["event"]])
+        change = -1 if size == REMOVAL else 1
         if size == REMOVAL:
             others = other_sizes[block]
             tally.counts[self._codes[others.pop()], REMOVED] += 1
-            entry["copies"] -= 1
-            self.other_copies -= 1
             if not others:
                 del other_sizes[block]
         else:
             other_sizes.setdefault(block, []).append(size)
             tally.counts[self._codes[size], STORED] += 1
             reached["stored_tokens"] += size
-            entry["copies"] += 1
-            self.other_copies += 1
-        entry["several_sizes"] = block in other_sizes
+        self.other_copies += change
+        self.copies.add(block, change, several_sizes=block in other_sizes)
         reached["operation"] += 1
 
     def _count(self, tally: Tally) -> None:
@@ -278,27 +236,20 @@ class Pool:
         self.settle()
         return counted_occupancy(self.head)
 
-    def make_room(self, blocks: int) -> None:
-        """So many blocks of a checkpoint are about to be `put`."""
-        self.table.grow(blocks)
-
     def live(self) -> Entries:
         """Return a copy of the entries of all resident blocks, in no order of meaning."""
-        return self.table.live()
+        return self.copies.live()
 
     def contents_of(self, hashes: Hashes) -> Hashes:
         """Return the content hashes of those blocks that are resident now; 0 where they are not known."""
         self.settle()
-        return self.table.contents_of(hashes)
-
-    def given_up(self) -> None:
-        """Another kind of pool goes on with what is here."""
+        return self.copies.contents_of(hashes)
 
     def put(self, columns: BlockColumns) -> None:
         """Set entries as a checkpoint has them."""
-        self.table.put(columns)
+        self.copies.put(columns)
         for block in self.head.other_sizes:
-            self.table.entry(block)["several_sizes"] = 1
+            self.copies.add(block, 0, several_sizes=True)
 
     def sizes_of(self, codes: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint32]:
         """Return the block sizes of size codes."""

@@ -92,7 +92,7 @@ class GranularPool:
             strict=True,
         )
         state = GranularState(coarse_size, fine_size)
-        contents = pool.table.contents_of(live["hash"])
+        contents = pool.copies.contents_of(live["hash"])
         known = contents != 0
         state.contents = dict(zip(live["hash"][known].tolist(), contents[known].tolist(), strict=True))
         for block, copies, birth, size in blocks:

@@ -62,11 +62,11 @@ def test_each_process_keeps_or_releases_the_interpreters_lock_as_its_threads_nee
     from connectors.normalise.scanner.payloads import transcode
     from connectors.receive.compiled_receiver import _take
     from pipeline.fleet.kernel import tables
-    from pipeline.residency.counting import block_table, count_copies
+    from pipeline.residency.counting import block_counting, block_entries
 
     assert _releases_lock(transcode)
     assert _releases_lock(_take)
-    for module in (tables, block_table, count_copies):
+    for module in (tables, block_entries, block_counting):
         functions = [value for value in vars(module).values() if hasattr(value, "targetoptions")]
         assert functions
         # Large tables are moved in a thread, while nothing is applied.

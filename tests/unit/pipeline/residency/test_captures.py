@@ -37,7 +37,7 @@ def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: b
         (pool.head.group_idx, block): copies
         for pool in source.pools
         if pool.head.medium == "gpu"
-        for block, copies in pool.table.live()[["hash", "copies"]].tolist()
+        for block, copies in pool.copies.live()[["hash", "copies"]].tolist()
     }
     assert resident == captured_final(name)
     assert source.overall_trust().trust == "complete"

@@ -18,8 +18,9 @@ from pipeline.fleet import waiting
 from pipeline.fleet.hashing import comparison
 from pipeline.fleet.kernel import due
 from pipeline.fleet.state import FleetState
-from pipeline.residency.counting import block_table, pool
-from pipeline.residency.counting.block_table import BlockColumns, BlockTable
+from pipeline.residency.counting import block_table
+from pipeline.residency.counting.block_entries import BlockColumns
+from pipeline.residency.counting.block_table import BlockTable
 from pipeline.residency.partition import PartitionState
 from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord
 from schemas.settings import Fleet, Worker
@@ -61,7 +62,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
         "unpack": guard(monkeypatch, waiting, "unpack", (0, 1)),
         "take_due": guard(monkeypatch, due, "_take_due", (1,)),
         "gather": guard(monkeypatch, due, "_gather", (1, 2)),
-        "count_copies": guard(monkeypatch, pool, "count_copies", (4, 6)),
+        "count_copies": guard(monkeypatch, block_table, "count_copies", (3, 4)),
         "put_entries": guard(monkeypatch, block_table, "put_entries", (4,)),
     }
 

@@ -12,6 +12,7 @@ from pipeline.fleet.kernel.tables import (
     ANNOUNCED,
     BLOCK,
     HAS_LOSS,
+    KEY,
     PAIR,
     RECEIVED,
     STORE_ONLY_BIT,
@@ -26,7 +27,7 @@ Row = tuple[int, int, int, int]
 def keys_in(blocks: list[int]) -> tuple[bool, np.ndarray]:
     rows = np.zeros(len(blocks), BLOCK)
     rows["key"] = blocks
-    keys = np.zeros(capacity_for(len(blocks)), np.uint64)
+    keys = np.zeros(capacity_for(len(blocks)), KEY)
     return put_keys(rows, keys), keys
 
 
@@ -104,7 +105,7 @@ def test_a_pair_that_cannot_be_is_told(pair: Row, wrong: int) -> None:
 def test_keys_of_blocks_are_put_unless_one_is_zero_or_there_twice() -> None:
     fits, keys = keys_in([3, 3 << 40, 9])
     assert fits
-    assert sorted(keys[keys != 0].tolist()) == [3, 9, 3 << 40]
+    assert sorted(keys["key"][keys["key"] != 0].tolist()) == [3, 9, 3 << 40]
     assert keys_in([])[0]
     assert not keys_in([3, 0, 9])[0]
     assert not keys_in([3, 9, 3])[0]

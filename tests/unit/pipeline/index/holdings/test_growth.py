@@ -12,10 +12,10 @@ from pipeline.index.holdings import growing_rows
 from pipeline.index.holdings.growing_rows import GrowingRows
 from pipeline.index.holdings.holdings import Holdings
 from pipeline.index.holdings.long_array import LongArray
-from pipeline.index.holdings.rows import Rows, find, free_row
+from pipeline.index.holdings.rows import Rows, find_row, free_row
 from pipeline.index.holdings.words import COPIES_MASK, NOTHING
 from pipeline.reading.columns import Hashes
-from pipeline.residency.counting.block_table import BlockColumns
+from pipeline.residency.counting.block_entries import BlockColumns
 from tests.support.suite.night import night_rows
 
 SLOTS = 20_000
@@ -26,15 +26,15 @@ def hashes(rng: random.Random, count: int) -> Hashes:
 
 
 def word_of(rows: GrowingRows, block: int) -> int:
-    return int(rows.array[find(rows.array, rows.spread, np.uint64(block))]["word"])
+    return int(rows.array[find_row(rows.array, np.uint64(block), rows.spread)]["word"])
 
 
 def put(rows: GrowingRows, block: int, word: int) -> None:
-    rows.array[find(rows.array, rows.spread, np.uint64(block))] = (block, word)
+    rows.array[find_row(rows.array, np.uint64(block), rows.spread)] = (block, word)
 
 
 def take(rows: GrowingRows, block: int) -> None:
-    free_row(rows.array, rows.spread, find(rows.array, rows.spread, np.uint64(block)))
+    free_row(rows.array, find_row(rows.array, np.uint64(block), rows.spread), rows.spread)
 
 
 def contents(rows: Rows) -> dict[int, int]:

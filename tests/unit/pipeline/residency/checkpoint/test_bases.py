@@ -57,7 +57,7 @@ def contents(state: PartitionState) -> dict:
         found[key] = head
         for pool in source.pools:
             assert isinstance(pool, Pool)
-            found[key, pool.head.medium] = sorted(pool.table.live().tolist())
+            found[key, pool.head.medium] = sorted(pool.copies.live().tolist())
     return found
 
 

@@ -8,18 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.reading.columns import EVENT, REMOVAL, Events
-from pipeline.residency.counting.block_table import (
-    BlockColumns,
-    BlockTable,
-    new_spread,
-)
+from pipeline.residency.counting.block_counting import Blocks, Where, count_copies, room_for
+from pipeline.residency.counting.block_entries import BlockColumns
+from pipeline.residency.counting.block_table import BlockTable, new_spread
 from pipeline.residency.counting.count_copies import (
     FINISHED,
     NEEDS_ROOM,
     Rules,
-    count_copies,
     no_tally,
-    room_for,
 )
 from schemas.residency import EVICTED, FILLED, GENERATED
 from tests.support.suite.night import examples
@@ -132,21 +128,18 @@ def test_counting_equals_a_dict(saved: set[int], events: list[tuple[list[int], b
     progress["live"] = table.blocks
     while True:
         outcome = count_copies(
-            table.entries,
-            table.contents,
-            table.spread,
-            table.room,
-            sizes,
+            Blocks(table.entries, table.contents, found),
+            Where(table.spread, table.room),
             Rules(chained=True, one_copy=False, all_known=False, decodes_singly=True),
+            sizes,
             columns,
-            found,
             tally,
         )
         table.blocks = int(progress["live"][0])
         if outcome == FINISHED:
             break
         assert outcome == NEEDS_ROOM
-        table.grow(table.blocks + 1)
+        table.make_room(table.blocks + 1)
     reached = progress[0]
     assert entries_of(table) == model
     changed = found[: reached["changes"]]

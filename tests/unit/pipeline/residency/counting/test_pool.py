@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.residency import histogram
-from pipeline.residency.counting.block_table import new_spread
+from pipeline.residency.counting.block_table import BlockTable, new_spread
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
 from schemas.checkpoints import FlowState, PoolHead
@@ -28,6 +28,11 @@ def store(pool: Pool, hashes: list[int], at: float, size: int, *, repeatable: bo
     if not pool.store(event, at, repeatable=repeatable):
         pool.announce(size, several=len(hashes) > 1)
         assert pool.store(event, at, repeatable=repeatable)
+
+
+def new_pool() -> Pool:
+    head, shared = PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0), new_spread())
+    return Pool(head, shared, BlockTable(spread=shared.spread))
 
 
 @dataclass
@@ -144,7 +149,7 @@ steps = st.lists(
 @given(steps, st.booleans())
 def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
     pool, naive = (
-        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0), new_spread())),
+        new_pool(),
         NaivePool(),
     )
     for number, step in enumerate(steps):
@@ -174,7 +179,7 @@ def test_pool_equals_naive_recount(steps: list[tuple], one_size: bool) -> None:
 @pytest.mark.parametrize("live", [300, 3_000])
 def test_long_churn_keeps_memory_and_counts(live: int) -> None:
     pool, naive = (
-        Pool(PoolHead("gpu", 0, FlowState()), Shared(Adapters([], most=8), EarlyRoom(0), new_spread())),
+        new_pool(),
         NaivePool(),
     )
     for number in range(200):
@@ -186,4 +191,4 @@ def test_long_churn_keeps_memory_and_counts(live: int) -> None:
             pool.remove(packed(old), float(number))
             naive.remove(old, float(number))
     assert_same(pool, naive)
-    assert pool.table.bytes_allocated / sum(pool.head.blocks) < 120
+    assert pool.copies.bytes_allocated / sum(pool.head.blocks) < 120

@@ -1,0 +1,27 @@
+"""Functions whose parts are chosen before they are compiled: one text, a machine code for each choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def part(*given: Any) -> Any:
+    """Stands for a part in a template, which every choice has."""
+    raise NotImplementedError
+
+
+def over(template: _Function, name: str, parts: Mapping[str, Any]) -> _Function:
+    """Return a function with the code of a template, in which globals mean the `parts` of their names.
+
+    Compiling it costs what a copy by hand would, and nothing is chosen while it runs. There may be more parts
+    than a template names: those of several templates, or all that a module has.
+    """
+    text = cast(FunctionType, template)
+    named = {part: parts[part] for part in text.__code__.co_names if part in parts}
+    made = FunctionType(text.__code__, {**text.__globals__, **named}, name, text.__defaults__)
+    made.__qualname__, made.__doc__ = name, text.__doc__
+    return cast(_Function, made)
