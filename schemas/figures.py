@@ -1,8 +1,8 @@
 """Records of `kvlens.figures.v1`: rows of the tables, each a flat JSON object with the name of its table.
 
 A figure is a row that says something of a replica at a time. Its fields are the columns of its table, so it
-is defined where those are (`schemas.rows`). As in the tables, the columns that name a row are its key, and
-the row with the highest `version` of a key counts, and of equal versions the later one.
+is defined where those are (`schemas.rows`, `schemas.fleet_rows`). As in the tables, the columns that name a
+row are its key, and the row with the highest `version` of a key counts, and of equal versions the later one.
 """
 
 from __future__ import annotations

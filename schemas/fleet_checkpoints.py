@@ -16,8 +16,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from schemas.checkpoints import Moment, Natural, Offset
+from schemas.checkpoints import Offset
 from schemas.events import DpRank, GroupIdx, Incarnation, LongName, Name, Text
+from schemas.pool_checkpoints import Moment, Natural
 from schemas.residency import LATEST_CHANGE, SourceChanges
 
 SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]

@@ -5,72 +5,12 @@ The registries of the processes, docs/metrics.md and the checks of other pages a
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeAlias
+from typing import TypeAlias
 
-import msgspec
+from schemas.fleet_metrics import Fleet
+from schemas.metric_kinds import Counter, Gauge, Histogram, Metric
 
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-
-
-class Metric(msgspec.Struct, frozen=True):
-    """One metric, named as it is exposed; labels are bounded by configuration, never by traffic."""
-
-    name: str
-    meaning: str
-    labels: tuple[str, ...] = ()
-
-    kind: ClassVar[str]
-    """Type in the exposition format."""
-
-
-class Counter(Metric, frozen=True):
-    """Grows from 0 while the process runs."""
-
-    kind: ClassVar[str] = "counter"
-
-    def __post_init__(self) -> None:
-        """Raises ValueError for a name that the exposition format would change."""
-        if not self.name.endswith("_total"):
-            raise ValueError(f"counter {self.name} must end in _total")
-
-
-class Gauge(Metric, frozen=True):
-    """A value as of now."""
-
-    kind: ClassVar[str] = "gauge"
-
-
-class Figure(Gauge, frozen=True, kw_only=True):
-    """A gauge of the fleet, which goes to OpenTelemetry's receivers as well."""
-
-    unit: str
-    """By UCUM, as OTLP has it: what is counted stands in braces, and "" is of a figure that is 0 or 1."""
-
-    @property
-    def otlp_name(self) -> str:
-        """Its name there; the unit is no part of it."""
-        name = self.name.removeprefix("kvlens_fleet_")
-        for suffix in ("_per_second", "_per_hour", "_seconds"):
-            name = name.removesuffix(suffix)
-        return f"kvlens.fleet.{name}"
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """What its labels are called there: by the conventions for GenAI where they name one."""
-        return tuple(ATTRIBUTES.get(label, f"kvlens.{label}") for label in self.labels)
-
-
-ATTRIBUTES = {"model": "gen_ai.request.model"}
-"""Labels that OpenTelemetry's conventions have a name for; no metric of a KV cache has one yet."""
-
-
-class Histogram(Metric, frozen=True, kw_only=True):
-    """How often values fell into buckets."""
-
-    buckets: tuple[float, ...]
-    """Upper bounds, in the unit of the name."""
-
-    kind: ClassVar[str] = "histogram"
 
 
 class Login:
@@ -412,114 +352,6 @@ class Index:
     table_bytes = Gauge("kvlens_index_table_bytes", "Memory of the table of who holds what.")
     ready_seconds = Gauge(
         "kvlens_index_ready_seconds", "From its start until it had caught up with the log; 0 before."
-    )
-
-
-MEDIA = frozenset({"gpu", "cpu", "disk", "storage", "fs", "obj", "external"})
-"""Media that figures of the fleet name; the rest are `other`."""
-
-
-class Fleet:
-    """The fleet's figures, as `kvlens serve` exports them: of the range that ended at `range_end`."""
-
-    range_end = Figure(
-        "kvlens_fleet_range_end_timestamp_seconds",
-        "End of the range that all figures are of: a whole minute, by the engines' clocks.",
-        unit="s",
-    )
-    range_length = Figure("kvlens_fleet_range_seconds", "Length of the range.", unit="s")
-    newest = Figure(
-        "kvlens_fleet_newest_window_timestamp_seconds",
-        "Start of the newest window in the tables. Left out once it is an hour old.",
-        ("model",),
-        unit="s",
-    )
-    answered = Figure(
-        "kvlens_fleet_family_answered",
-        "1 if ClickHouse answered for these figures; 0: they are missing on this page, and not zero.",
-        ("family",),
-        unit="",
-    )
-    folded = Figure(
-        "kvlens_fleet_folded_series",
-        "Models or replicas that are added up as `others`: those beyond 50 models, and beyond 200 replicas.",
-        ("label",),
-        unit="{series}",
-    )
-    streams = Figure(
-        "kvlens_fleet_streams",
-        "Event streams by the trust that they ended the range with: complete, partial or degraded.",
-        ("model", "trust"),
-        unit="{stream}",
-    )
-    filled = Figure(
-        "kvlens_fleet_filled_tokens_per_second",
-        "Tokens filled into GPU caches, by cause. All but promoted, transferred and generated are prefill; "
-        "avoidable are peer, peer_and_evicted, evicted, evicted_elsewhere, at_receivers (neither routing nor "
-        "capacity saves it) and cleared (docs/figures.md).",
-        ("model", "cause"),
-        unit="{token}/s",
-    )
-    replica_avoidable = Figure(
-        "kvlens_fleet_replica_avoidable_prefill_tokens_per_second",
-        "The avoidable prefill of the top 200 replicas by that; `others` of each model together.",
-        ("model", "replica", "role"),
-        unit="{token}/s",
-    )
-    hit_ratio = Figure(
-        "kvlens_fleet_hit_ratio",
-        "Tokens found of those looked up: actual (by the engines' counters), own_ideal (at most, with more "
-        "cache) and ideal (at most, with better routing as well). Engines that are scraped only.",
-        ("model", "kind"),
-        unit="1",
-    )
-    cached = Figure(
-        "kvlens_fleet_cached_tokens",
-        "Distinct tokens that ranks hold, each for itself and no more than it has room for, at the end of "
-        "the range. Missing where engines do not say how many tokens a block has.",
-        ("model", "medium"),
-        unit="{token}",
-    )
-    gpu_blocks = Figure(
-        "kvlens_fleet_gpu_cache_blocks",
-        "Physical GPU blocks that replicas hold whose capacity is known, at the end of the range.",
-        ("model",),
-        unit="{block}",
-    )
-    gpu_capacity = Figure(
-        "kvlens_fleet_gpu_cache_capacity_blocks", "GPU blocks that they have.", ("model",), unit="{block}"
-    )
-    gpus = Figure(
-        "kvlens_fleet_prefill_gpus",
-        "GPUs busy with prefill that was avoidable (kind lost), or that caches saved (kind saved), by cause; "
-        "rate_basis says whether the time of a token is measured or assumed.",
-        ("model", "kind", "cause", "rate_basis"),
-        unit="{gpu}",
-    )
-    cost = Figure(
-        "kvlens_fleet_prefill_cost_per_hour",
-        "What they cost in an hour, in the currency of the settings.",
-        ("model", "kind", "cause", "rate_basis", "currency"),
-        unit="{currency}/h",
-    )
-    without_rate = Figure(
-        "kvlens_fleet_tokens_without_rate_per_second",
-        "Tokens that are lost or saved and missing in the GPUs, because the time of a token is unknown.",
-        ("model", "kind"),
-        unit="{token}/s",
-    )
-    advice = Figure(
-        "kvlens_fleet_advice_tokens_per_hour",
-        "What the seven findings that are worth most would save, by kind (docs/advice.md). `hashes` and "
-        "`streams` save nothing by themselves: their tokens have no known cause.",
-        ("model", "kind"),
-        unit="{token}/h",
-    )
-    advice_gpus = Figure(
-        "kvlens_fleet_advice_gpu_seconds_per_hour",
-        "What they are worth in GPU-seconds; missing where the time of a token is unknown.",
-        ("model", "kind", "rate_basis"),
-        unit="s/h",
     )
 
 

@@ -9,7 +9,8 @@ from typing import Literal
 
 from connectors.process.errors import DataError
 from connectors.sources import Listening, Peer, Source, SourceKey
-from schemas.settings import BoundEndpoint, hash_domain, rank_endpoint
+from schemas.discovery_settings import BoundEndpoint
+from schemas.settings import hash_domain, rank_endpoint
 
 TopicReason = Literal[
     "not_a_kv_topic",  # other than kv@<pod>@<model>

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from connectors.discovery.bound import BoundReplicas, TopicReason, TopicRefused
 from connectors.sources import Listening, Peer, Source, SourceKey
-from schemas.settings import BoundEndpoint
+from schemas.discovery_settings import BoundEndpoint
 
 SILENCE_SECONDS = 1.0
 """Which of the engines have gone is looked up this often."""

@@ -11,7 +11,7 @@ from typing import Protocol
 from connectors.discovery.presence import AbsenceTelemetry, Presence
 from connectors.discovery.static import list_sources
 from connectors.sources import Source
-from schemas.settings import DnsName, Replica
+from schemas.discovery_settings import DnsName, Replica
 
 RESOLVE_SECONDS = 10.0
 """Between two resolutions of a name."""

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from connectors.process.errors import OperatorError
 from connectors.sources import Source
-from schemas.settings import Replica, hash_domain, rank_endpoint
+from schemas.discovery_settings import Replica
+from schemas.settings import hash_domain, rank_endpoint
 
 MAX_PORT = 65535
 

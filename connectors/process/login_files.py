@@ -7,14 +7,14 @@ from base64 import b64encode
 
 import prometheus_client
 
-from schemas import metrics
+from schemas import metric_kinds, metrics
 
 
 class Unreadable(Exception):
     """A file holds no text that could be a password or a token; the text says why."""
 
 
-def _counter(metric: metrics.Counter) -> prometheus_client.Counter:
+def _counter(metric: metric_kinds.Counter) -> prometheus_client.Counter:
     return prometheus_client.Counter(metric.name, metric.meaning, metric.labels, registry=None)
 
 

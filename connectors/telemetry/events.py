@@ -18,7 +18,8 @@ from connectors.receive.sub_sockets import EndpointRefused
 from connectors.sources import Source, SourceKey
 from connectors.telemetry.streams import Counted, StreamCollector
 from schemas.events import Closed, Event, Gap, Opened, Undecodable
-from schemas.metrics import Connector, Counter, Gauge, metrics_of
+from schemas.metric_kinds import Counter, Gauge
+from schemas.metrics import Connector, metrics_of
 from schemas.reasons import (
     DescriptionFailure,
     FigureRefusal,

@@ -11,7 +11,8 @@ from prometheus_client.registry import Collector
 
 from connectors.order.log import StreamCounts
 from connectors.sources import Source, SourceKey
-from schemas.metrics import Connector, Counter, Gauge
+from schemas.metric_kinds import Counter, Gauge
+from schemas.metrics import Connector
 
 _COUNTS: dict[Counter, Callable[[StreamCounts], float]] = {
     Connector.batches: lambda counts: counts.batches,

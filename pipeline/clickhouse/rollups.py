@@ -25,16 +25,8 @@ from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.due_minutes import DueMinutes, Minute
 from pipeline.clickhouse.sql_files import rollup
 from pipeline.errors import StoreUnavailable
-from schemas.rows import (
-    CapacityCurveRow,
-    FillsRow,
-    FlowRow,
-    HotPrefixRow,
-    OccupancyRow,
-    RedundancyRow,
-    Row,
-    StreamHealthRow,
-)
+from schemas.fleet_rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
+from schemas.rows import FlowRow, OccupancyRow, Row, StreamHealthRow
 from schemas.settings import ClickHouse
 
 Windowed = (

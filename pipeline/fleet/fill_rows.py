@@ -12,7 +12,8 @@ from pipeline.fleet.causes import CAUSES, PARTS, REANNOUNCED
 from pipeline.fleet.kernel.counts import Cells
 from pipeline.fleet.kernel.tables import I64
 from pipeline.reading import windows
-from schemas.rows import CapacityCurveRow, FillsRow, Row
+from schemas.fleet_rows import CapacityCurveRow, FillsRow
+from schemas.rows import Row
 from schemas.trust import TRUST_ORDER
 
 

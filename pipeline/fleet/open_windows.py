@@ -13,7 +13,8 @@ from pipeline.fleet.registry import Names
 from pipeline.reading import windows
 from pipeline.residency import histogram
 from schemas.fleet_checkpoints import FleetCell, FleetGauge, FleetHead, TableName
-from schemas.rows import RedundancyRow, Row
+from schemas.fleet_rows import RedundancyRow
+from schemas.rows import Row
 from schemas.trust import TRUST_ORDER
 
 CARRY_LIMIT = 360

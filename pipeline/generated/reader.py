@@ -14,11 +14,13 @@ MODULES = (
     "choices",
     "events",
     "figures",
+    "fleet_rows",
     "hashes",
     "json_form",
     "reasons",
     "residency",
     "rows",
+    "setting_rows",
     "trust",
     "wire_prefix",
 )

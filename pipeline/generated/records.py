@@ -7,7 +7,10 @@ from typing import Any
 
 import msgspec
 
+import schemas.fleet_rows
+import schemas.pool_checkpoints
 import schemas.rows
+import schemas.setting_rows
 from pipeline.generated.source_docs import attribute_docs
 from schemas.checkpoints import BasePart, PartitionMeta, SourceBase
 from schemas.choices import ChoiceRecord
@@ -45,10 +48,10 @@ def field_docs(name: str) -> dict[str, str]:
 
 
 def _collected() -> dict[str, dict[str, str]]:
-    collected: dict[str, dict[str, str]] = {}
+    collected = attribute_docs(schemas.pool_checkpoints)
     for module_name in dict.fromkeys(record.__module__ for record in RECORDS):
         collected |= attribute_docs(sys.modules[module_name])
-    columns = attribute_docs(schemas.rows)
+    columns = attribute_docs(schemas.rows, schemas.fleet_rows, schemas.setting_rows)
     table = {TABLE_FIELD: "Table that the row is of."}
     return collected | {figure.__name__: table | columns[row.__name__] for row, figure in FIGURES.items()}
 

@@ -17,17 +17,17 @@ def one_line(docstring: str | None) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def attribute_docs(module: ModuleType) -> dict[str, dict[str, str]]:
-    """Return {class: {attribute: meaning}} of a module.
+def attribute_docs(*modules: ModuleType) -> dict[str, dict[str, str]]:
+    """Return {class: {attribute: meaning}} of modules.
 
     A meaning is the string that follows the attribute. An attribute without one takes the meaning that an
-    attribute of the same name has in an earlier class of the module, because repeated dimensions are
-    described once; it is empty when there is none either. Attributes of a class of the module that it
+    attribute of the same name has in an earlier class of the modules, because repeated dimensions are
+    described once; it is empty when there is none either. Attributes of a class of the modules that it
     extends are its own.
     """
     classes: dict[str, dict[str, str]] = {}
     described: dict[str, str] = {}
-    for node in _parsed(module).body:
+    for node in (node for module in modules for node in _parsed(module).body):
         if isinstance(node, ast.ClassDef):
             own = _strings_after_names(node.body)
             names = filter(None, map(_target, node.body))

@@ -16,7 +16,9 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import Metric as Family
 
-from schemas.metrics import Figure, Fleet, metrics_of
+from schemas.fleet_metrics import Fleet
+from schemas.metric_kinds import Figure
+from schemas.metrics import metrics_of
 
 _NANOSECONDS = 1_000_000_000
 _FIGURES = {

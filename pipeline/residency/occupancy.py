@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from schemas.checkpoints import PoolHead
+from schemas.pool_checkpoints import PoolHead
 
 
 class Occupancy(NamedTuple):

@@ -26,7 +26,7 @@ from pipeline.residency.objects.objects import Objects
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.row_bytes import copied
 from pipeline.residency.stream import trust
-from schemas.checkpoints import FlowState, PoolHead, SourceHead
+from schemas.checkpoints import SourceHead
 from schemas.events import (
     DECODES_SINGLY,
     MOST_REMARKS,
@@ -43,6 +43,7 @@ from schemas.events import (
     is_store_only,
 )
 from schemas.hashes import HASH_BYTES
+from schemas.pool_checkpoints import FlowState, PoolHead
 from schemas.reasons import LimitReason, Remark, WithoutContent
 from schemas.settings import Worker
 

@@ -10,8 +10,9 @@ from pipeline.reading import windows
 from pipeline.residency.objects.objects import HeldObjects
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.stream import connectivity, drift, trust
-from schemas.checkpoints import FlowState, HealthState, ObjectFlow, SourceHead
+from schemas.checkpoints import HealthState, SourceHead
 from schemas.events import EngineCounters
+from schemas.pool_checkpoints import FlowState, ObjectFlow
 from schemas.rows import (
     EngineCountersRow,
     FlowRow,

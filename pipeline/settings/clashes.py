@@ -5,7 +5,8 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator
 
-from schemas.settings import Discovery, Prefix, Replica, rank_endpoint
+from schemas.discovery_settings import Discovery, Replica
+from schemas.settings import Prefix, rank_endpoint
 
 MAX_PORT = 65535
 

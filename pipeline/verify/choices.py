@@ -12,7 +12,7 @@ from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.keys import named, unequal
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
 from schemas.choices import FIRST_WINS, ChoiceRecord
-from schemas.rows import ChoiceRow
+from schemas.fleet_rows import ChoiceRow
 
 _Key = tuple[datetime, str, str, str]
 

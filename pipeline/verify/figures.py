@@ -19,7 +19,7 @@ from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
 from pipeline.verify.times import EPOCH
 from schemas.choices import FIRST_WINS
 from schemas.figures import FIGURES, time_of
-from schemas.rows import CapacityCurveRow, ChoiceRow, FillsRow
+from schemas.fleet_rows import CapacityCurveRow, ChoiceRow, FillsRow
 from schemas.wire_prefix import json_decoder
 
 NAME = "figures"

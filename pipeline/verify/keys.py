@@ -6,20 +6,9 @@ from typing import Any
 
 import msgspec
 
-from schemas.rows import (
-    CapacityCurveRow,
-    ChoiceRow,
-    EngineCountersRow,
-    FillsRow,
-    FlowRow,
-    HashGroupRow,
-    HotPrefixRow,
-    ObjectsRow,
-    OccupancyRow,
-    RedundancyRow,
-    SourceRow,
-    StreamHealthRow,
-)
+from schemas.fleet_rows import CapacityCurveRow, ChoiceRow, FillsRow, HotPrefixRow, RedundancyRow
+from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas.setting_rows import HashGroupRow
 
 _SOURCE = ("model", "replica", "dp_rank")
 _FILLS = ("window", "hash_domain", *_SOURCE, "group_idx", "shard")

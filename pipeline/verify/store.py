@@ -13,11 +13,8 @@ from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.verify.fleet.expected import FleetRow
 from pipeline.verify.replica.expected import ReplicaRow
 from schemas.figures import FIGURES
-from schemas.rows import (
-    ChoiceRow,
-    FlowRow,
-    OccupancyRow,
-)
+from schemas.fleet_rows import ChoiceRow
+from schemas.rows import FlowRow, OccupancyRow
 from schemas.settings import ClickHouse
 
 TABLES: tuple[type[ReplicaRow], ...] = get_args(ReplicaRow)

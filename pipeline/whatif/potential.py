@@ -9,8 +9,9 @@ from itertools import zip_longest
 
 from pipeline.fleet.causes import CAUSES, REANNOUNCED
 from pipeline.fleet.state import FleetState
+from schemas.fleet_rows import CapacityCurveRow, FillsRow
 from schemas.residency import ResidencyRecord
-from schemas.rows import CapacityCurveRow, FillsRow, Row
+from schemas.rows import Row
 from schemas.settings import Fleet
 
 FILLS = CAUSES[:REANNOUNCED]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from connectors.process.registry import Registry
 from pipeline.worker.sink.recent import RANGE, RecentRows, sums
-from schemas.metrics import Fleet
+from schemas.fleet_metrics import Fleet
 
 _SECONDS = RANGE.total_seconds()
 

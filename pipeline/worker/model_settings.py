@@ -10,7 +10,8 @@ from datetime import datetime
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.writer import Tables
 from pipeline.errors import StoreUnavailable
-from schemas.rows import FleetSettingRow, ModelRow, PrefillSettingsRow, PrefixNameRow, Row
+from schemas.rows import Row
+from schemas.setting_rows import FleetSettingRow, ModelRow, PrefillSettingsRow, PrefixNameRow
 from schemas.settings import ClickHouse, Model, Settings
 
 Figures = tuple[float | None, float | None, float | None, str]

@@ -16,7 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from connectors.process.registry import Registry
 from pipeline.local.processes.child_process import ChildProcess
 from pipeline.otlp.push import TIMEOUT_SECONDS, Push
-from schemas.metrics import Figure, Fleet, Otlp, metrics_of
+from schemas.fleet_metrics import Fleet
+from schemas.metric_kinds import Figure
+from schemas.metrics import Otlp, metrics_of
 from tests.fleet.real_parts import COLLECTOR, PartsMissing, programs
 from tests.support.otlp_receiver import PATH, Receiver, receiver
 from tests.support.patience import PATIENCE

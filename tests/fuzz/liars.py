@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import zmq
 
-from schemas.settings import Replica
+from schemas.discovery_settings import Replica
 from tests.fuzz.hostile import TIMES
 from tests.fuzz.mutants import Mutants, recorded_payloads
 

@@ -20,7 +20,8 @@ from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
 from pipeline.simulator.publisher import Publisher, PublisherSettings
 from pipeline.verify.against_log import check_log
-from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
+from schemas.discovery_settings import Replica
+from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
 from tests.fuzz.liars import LIARS, Context, Liar
 from tests.support.processes import KVLENS, Started, as_toml, started
 

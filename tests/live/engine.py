@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.local.processes.ports import LOOPBACK
-from schemas.settings import Replica, Role
+from schemas.discovery_settings import Replica, Role
 
 PROGRAM = Path(__file__).with_name("engine_process.py")
 MODEL = "tiny"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.local.processes.ports import KeptPorts
-from schemas.settings import Role
+from schemas.discovery_settings import Role
 from tests.live.comparison import WAIT_SECONDS, asked, settled
 from tests.live.conversations import Conversations
 from tests.live.engine import LiveEngine, Shared

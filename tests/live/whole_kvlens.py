@@ -19,7 +19,8 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.verify.against_log import check_log
 from pipeline.verify.findings import Findings
-from schemas.settings import ClickHouse, Connector, Index, Kafka, Replica, Settings, Worker
+from schemas.discovery_settings import Replica
+from schemas.settings import ClickHouse, Connector, Index, Kafka, Settings, Worker
 from tests.support.index_service import IndexProcess, index_process
 from tests.support.processes import KVLENS, Started, as_toml, started
 

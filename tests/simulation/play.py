@@ -10,8 +10,9 @@ import msgspec
 from connectors import connector
 from connectors.kafka.topics import topic_name
 from connectors.process.stopping import Stop
+from schemas.discovery_settings import Replica
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead
-from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
+from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
 from tests.simulation import worker
 from tests.simulation.engine import Engine
 from tests.simulation.index import Followed

@@ -11,7 +11,7 @@ import msgspec
 import zmq
 
 from pipeline.simulator.publisher import Publisher, PublisherSettings
-from schemas.settings import Replica
+from schemas.discovery_settings import Replica
 
 Context = zmq.Context[zmq.Socket[bytes]]
 ANYWHERE = "tcp://127.0.0.1:0"

@@ -13,8 +13,8 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.check import ShardCheck, Written
 from pipeline.verify.keys import key_of
+from schemas.fleet_rows import RedundancyRow
 from schemas.residency import ResidencyRecord
-from schemas.rows import RedundancyRow
 from schemas.settings import Fleet
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -22,7 +22,7 @@ from connectors.discovery.kubernetes.documents import (
 from connectors.discovery.kubernetes.lines import Lines, LineTooLong
 from connectors.discovery.kubernetes.presets import selector_of
 from connectors.process.pages import PageTooLarge, body_within
-from schemas.settings import Kubernetes
+from schemas.discovery_settings import Kubernetes
 
 PAGE_PODS = 250
 MAX_PAGES = 400

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 
 from connectors.discovery.kubernetes.documents import ApiFailure
-from schemas.settings import Kubernetes
+from schemas.discovery_settings import Kubernetes
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

@@ -21,8 +21,8 @@ from connectors.discovery.kubernetes.documents import ApiFailure, Pod
 from connectors.discovery.kubernetes.pod_sources import asked_at, replica_of, sources_of
 from connectors.discovery.kubernetes.pod_watch import AGAIN, PodWatch, PodWatchTelemetry
 from connectors.sources import Source
+from schemas.discovery_settings import Kubernetes
 from schemas.reasons import PodRefusal
-from schemas.settings import Kubernetes
 
 BEGIN_SECONDS = 10.0
 """The start waits so long for a first list; without one it goes on with nothing to read."""

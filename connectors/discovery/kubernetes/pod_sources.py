@@ -17,7 +17,8 @@ from connectors.discovery.kubernetes.documents import Pod
 from connectors.discovery.kubernetes.presets import PRESETS, ROLES
 from connectors.discovery.kubernetes.publishers import publishers_of
 from connectors.sources import Source
-from schemas.settings import Kubernetes, Role, hash_domain
+from schemas.discovery_settings import Kubernetes, Role
+from schemas.settings import hash_domain
 
 
 def replica_of(pod: Pod, entry: Kubernetes) -> str:

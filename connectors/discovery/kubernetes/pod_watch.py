@@ -13,8 +13,8 @@ from connectors.discovery.kubernetes.pod_set import PodSet
 from connectors.discovery.presence import AbsenceTelemetry
 from connectors.process.absence import Absence
 from connectors.process.backoff import Backoff
+from schemas.discovery_settings import Kubernetes
 from schemas.reasons import KubernetesFailure
-from schemas.settings import Kubernetes
 
 AGAIN = Backoff(first=0.5, longest=10.0)
 LEAST_SECONDS = 1.0

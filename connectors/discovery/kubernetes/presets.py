@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.settings import Kubernetes, Role
+from schemas.discovery_settings import Kubernetes, Role
 
 EVENT_PORT_NAMES = ("kv-events",)
 REPLAY_PORT_NAMES = ("kv-replay", "kv-events-replay")

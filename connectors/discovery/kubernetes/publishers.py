@@ -16,7 +16,7 @@ from connectors.discovery.kubernetes.annotations import (
 from connectors.discovery.kubernetes.described import MAX_RANKS, Address, Description, Publisher
 from connectors.discovery.kubernetes.documents import Pod
 from connectors.discovery.kubernetes.presets import EVENT_PORT_NAMES, REPLAY_PORT_NAMES
-from schemas.settings import Kubernetes
+from schemas.discovery_settings import Kubernetes
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ from pipeline.dashboards.fleet_metrics.folding import Sums, kept_models, kept_re
 from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.question import Question
 from pipeline.errors import StoreUnavailable
-from schemas.metrics import MEDIA, Fleet, Gauge
+from schemas.fleet_metrics import MEDIA, Fleet
+from schemas.metric_kinds import Gauge
 
 RANGE_SECONDS = 300
 """Whole minutes, so that it is the same from rows of ten seconds and of minutes."""

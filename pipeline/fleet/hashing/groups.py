@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pipeline.fleet.hashing.comparison import Comparing
 from pipeline.fleet.registry import Sources
-from schemas.rows import HashGroupRow, Row
+from schemas.rows import Row
+from schemas.setting_rows import HashGroupRow
 
 _Said = tuple[str, str, int, str, int, bool]
 

@@ -13,7 +13,7 @@ from pipeline.fleet.kernel.tables import I64
 from pipeline.fleet.prefixes.shared import shared_prefixes
 from pipeline.fleet.registry import Lineages
 from pipeline.reading import windows
-from schemas.rows import HotPrefixRow
+from schemas.fleet_rows import HotPrefixRow
 from schemas.trust import TRUST_ORDER
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+import schemas.discovery_settings
 import schemas.settings
 from pipeline.generated.chart.values import SecretKey, Values
 from pipeline.generated.source_docs import attribute_docs, one_line
@@ -24,7 +25,7 @@ SET_BY_THE_CHART = {
 def values_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12); its `config` takes neither secrets nor what the chart sets."""
     (_, definitions) = msgspec.json.schema_components([Values, SecretKey], ref_template="#/$defs/{name}")
-    for name, meanings in attribute_docs(schemas.settings).items():
+    for name, meanings in attribute_docs(schemas.settings, schemas.discovery_settings).items():
         for setting, meaning in meanings.items():
             if meaning and setting in definitions.get(name, {}).get("properties", {}):
                 definitions[name]["properties"][setting]["description"] = meaning

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from pipeline.generated.pages.markdown import code, page, table
-from schemas.metrics import (
-    ATTRIBUTES,
-    Catalogue,
-    Connector,
-    Figure,
-    Fleet,
-    Index,
-    Login,
-    Otlp,
-    Worker,
-    metrics_of,
-)
+from schemas.fleet_metrics import Fleet
+from schemas.metric_kinds import ATTRIBUTES, Figure
+from schemas.metrics import Catalogue, Connector, Index, Login, Otlp, Worker, metrics_of
 
 FLEET = """\
 `kvlens serve`, at `/fleet/metrics` on `page.port`: what the [tables](tables.md) say of the last five
@@ -98,7 +89,7 @@ def metrics_page() -> bytes:
         )
         blocks += [f"## {title}", where, table(("Metric", "Type", "Labels", "Meaning"), rows)]
     blocks.append(_names())
-    return page("Metrics", code("schemas/metrics.py"), *blocks)
+    return page("Metrics", "`schemas/metrics.py` and `schemas/fleet_metrics.py`", *blocks)
 
 
 def _names() -> str:

@@ -20,13 +20,14 @@ from msgspec.inspect import (
     type_info,
 )
 
+import schemas.discovery_settings
 import schemas.settings
 from pipeline.generated.pages.markdown import code, fenced, page, table
 from pipeline.generated.source_docs import attribute_docs, one_line
 from pipeline.settings.loading import variable_of
 from schemas.settings import SECRET_KEYS, Settings
 
-DOCS = attribute_docs(schemas.settings)
+DOCS = attribute_docs(schemas.settings, schemas.discovery_settings)
 
 INTRODUCTION = """\
 kvlens reads one TOML file, `kvlens.toml`. Every key has a default except those of a replica, so the smallest
@@ -72,7 +73,7 @@ def settings_page() -> bytes:
             name = section.name
             introduction = f"{one_line(block.cls.__doc__)} One `[[{name}]]` block for each."
             blocks += [f"## [[{name}]]", introduction, _block(block)]
-    return page("Configuration", "`schemas/settings.py`", *blocks)
+    return page("Configuration", "`schemas/settings.py` and `schemas/discovery_settings.py`", *blocks)
 
 
 def _section(name: str, struct: StructType) -> str:

@@ -7,7 +7,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import get_args
 
+import schemas.fleet_rows
 import schemas.rows
+import schemas.setting_rows
 from pipeline.clickhouse.sql_files import migrations, view_texts
 from pipeline.clickhouse.views import INNER
 from pipeline.generated.pages.markdown import code, page, table
@@ -171,7 +173,7 @@ def tables_page() -> bytes:
         blocks += _rollups(definition, tables, shared)
     blocks += ["## Views", ARGUMENTS, _views(views)]
     blocks += ["## Tables of kvlens itself", OF_KVLENS, _internal(tables, shared)]
-    return page("Tables", "`schemas/rows.py` and `schemas/clickhouse/`", *blocks)
+    return page("Tables", "`schemas/{rows,fleet_rows,setting_rows}.py` and `schemas/clickhouse/`", *blocks)
 
 
 def _described(columns: dict[str, str], name: str) -> list[Column]:
@@ -299,7 +301,7 @@ def column_meanings(name: str) -> dict[str, str]:
     if name == "rollups_due":
         return DUE
     row = row_types().get(_base(name))
-    own = attribute_docs(schemas.rows)[row.__name__] if row else {}
+    own = attribute_docs(schemas.rows, schemas.fleet_rows, schemas.setting_rows)[row.__name__] if row else {}
     if not ROLLUP.fullmatch(name):
         return own
     largest = {f"{column}_max": f"Largest {code(column)} of a window in the period." for column in own}

@@ -96,7 +96,7 @@ class ChoiceLog:
         compression = compression_of(kafka, "choices")
         producer = AIOKafkaProducer(
             acks="all",
-            # A record that is in the log twice counts once (`schemas.rows.ChoiceRow`). An idempotent producer
+            # A record that is in the log twice counts once (`ChoiceRow`). An idempotent producer
             # would go on trying when its router has long had the answer that nobody knows.
             enable_idempotence=False,
             compression_type=None if compression == "none" else compression,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pipeline.reading.columns import Events, Hashes
 from pipeline.residency.counting.block_entries import BlockColumns
-from schemas.checkpoints import PoolHead
+from schemas.pool_checkpoints import PoolHead
 
 Times = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from pipeline.residency.counting.count_copies import FINISHED, Rules, no_tally
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
 from pipeline.residency.row_bytes import copied
-from schemas.checkpoints import FlowState, PoolHead
+from schemas.pool_checkpoints import FlowState, PoolHead
 from schemas.residency import FILLED, GENERATED
 
 _BY_CONTENT = Rules(chained=False, one_copy=False, all_known=False, decodes_singly=False)

@@ -17,7 +17,7 @@ from pipeline.residency.counting.block_entries import ENTRY, BlockColumns, Entri
 from pipeline.residency.counting.copies import Several, Sizes
 from pipeline.residency.counting.count_copies import FINISHED, REMOVED, Rules, Tally
 from pipeline.residency.counting.shared import Shared
-from schemas.checkpoints import PoolHead
+from schemas.pool_checkpoints import PoolHead
 
 
 class IndexedCopies:

@@ -13,7 +13,7 @@ from pipeline.index.holdings.usable import (
     UNTOLD,
     WHOLE,
 )
-from schemas.checkpoints import PoolHead
+from schemas.pool_checkpoints import PoolHead
 
 _TIERS = {"gpu": GPU, "cpu": CPU}
 _WINDOWS = {

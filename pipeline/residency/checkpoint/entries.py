@@ -11,8 +11,8 @@ import numpy.typing as npt
 from pipeline.reading.columns import Hashes
 from pipeline.residency.counting.block_entries import BlockColumns, Entries
 from pipeline.residency.counting.pool import Pool
-from schemas.checkpoints import PoolEntries
 from schemas.hashes import HASH_BYTES
+from schemas.pool_checkpoints import PoolEntries
 
 RECORD_ENTRIES = 160_000
 """Entries per checkpoint record: 34 bytes each, 42 with content hashes, well below the topic's 8 MB bound."""

@@ -13,8 +13,9 @@ from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.source import SourceResidency
-from schemas.checkpoints import BasePart, PoolEntries, SourceBase, SourceHead, part_slot, slot_key
+from schemas.checkpoints import BasePart, SourceBase, SourceHead, part_slot, slot_key
 from schemas.hashes import HASH_BYTES
+from schemas.pool_checkpoints import PoolEntries
 from schemas.settings import Worker
 
 _decode_base = msgspec.msgpack.Decoder(SourceBase).decode

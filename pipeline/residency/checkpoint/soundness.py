@@ -10,8 +10,8 @@ import numpy as np
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.source import SourceResidency
-from schemas.checkpoints import PoolHead
 from schemas.hashes import HASH_BYTES
+from schemas.pool_checkpoints import PoolHead
 from schemas.residency import LATEST_CHANGE
 
 _SHOWN = 64

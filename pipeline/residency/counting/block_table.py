@@ -23,7 +23,7 @@ from pipeline.residency.counting.collected import without_the_rest
 from pipeline.residency.counting.copies import Several, Sizes
 from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, NEEDS_SIZES, Rules, Tally
 from pipeline.residency.counting.shared import Shared
-from schemas.checkpoints import PoolHead
+from schemas.pool_checkpoints import PoolHead
 
 _LEAST_SLOTS = 16
 _LOAD_LIMIT = 0.75

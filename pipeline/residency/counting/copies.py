@@ -13,7 +13,7 @@ from pipeline.residency.changes import ChangeRows
 from pipeline.residency.counting.block_entries import BlockColumns, Entries
 from pipeline.residency.counting.count_copies import Rules, Tally
 from pipeline.residency.counting.shared import Shared
-from schemas.checkpoints import PoolHead
+from schemas.pool_checkpoints import PoolHead
 
 Sizes: TypeAlias = npt.NDArray[np.int64]
 """Tokens per block of each size code."""

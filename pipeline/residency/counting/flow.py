@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import astuple
 
 from pipeline.residency import histogram
-from schemas.checkpoints import FlowState
+from schemas.pool_checkpoints import FlowState
 
 
 def added(one: FlowState, other: FlowState) -> FlowState:

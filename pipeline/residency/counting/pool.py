@@ -16,9 +16,9 @@ from pipeline.residency.counting.count_copies import FIRST, LAST, REMOVED, STORE
 from pipeline.residency.counting.shared import EARLY_HASHES, EARLY_STORES, Shared
 from pipeline.residency.histogram import added, trimmed
 from pipeline.residency.occupancy import Occupancy, counted_occupancy
-from schemas.checkpoints import PoolHead
 from schemas.events import Stored, is_kept_once
 from schemas.hashes import HASH_BYTES
+from schemas.pool_checkpoints import PoolHead
 from schemas.reasons import WithoutContent
 from schemas.residency import CLEARED
 

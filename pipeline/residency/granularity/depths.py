@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.checkpoints import FineBlock, GranularState
+from schemas.pool_checkpoints import FineBlock, GranularState
 
 MANY = 1 << 17
 """Blocks to remember before it is better to begin anew."""

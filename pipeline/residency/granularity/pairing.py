@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from pipeline.residency.granularity.depths import Depths
-from schemas.checkpoints import CoarseStore, FineStore, GranularState
+from schemas.pool_checkpoints import CoarseStore, FineStore, GranularState
 
 RECENT = 64
 """Stores of either granularity that wait to be paired."""

@@ -22,16 +22,9 @@ from pipeline.residency.counting.pool import Pool
 from pipeline.residency.granularity.pairing import Pairing, chain, recent
 from pipeline.residency.histogram import added, bucket_of
 from pipeline.residency.occupancy import Occupancy
-from schemas.checkpoints import (
-    CoarseBlock,
-    CoarseStore,
-    FineBlock,
-    FineStore,
-    GranularState,
-    PoolHead,
-)
 from schemas.events import Stored
 from schemas.hashes import unpack_hashes
+from schemas.pool_checkpoints import CoarseBlock, CoarseStore, FineBlock, FineStore, GranularState, PoolHead
 from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, SUBSUMED
 
 

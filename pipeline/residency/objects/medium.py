@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pipeline.residency.objects.recency import Recency
-from schemas.checkpoints import ObjectPool, ObjectState
+from schemas.pool_checkpoints import ObjectPool, ObjectState
 
 NOT_USED = 0
 """Instead of a number: the object is not among those in order."""

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 
 from pipeline.residency.histogram import bucket_of
 from pipeline.residency.objects.medium import NOT_USED, Medium
-from schemas.checkpoints import ObjectFlow, ObjectPool, ObjectState, SourceHead
+from schemas.checkpoints import SourceHead
 from schemas.events import Accessed, Capacity, Stored
 from schemas.hashes import unpack_hashes
+from schemas.pool_checkpoints import ObjectFlow, ObjectPool, ObjectState
 
 MOST: Final = 2**63 - 1
 """Tables and checkpoints hold no larger figure."""

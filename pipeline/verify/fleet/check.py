@@ -21,8 +21,9 @@ from pipeline.verify.fleet.expected import FleetRow
 from pipeline.verify.fleet.recount import Fills, FleetRecount
 from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, CARRIED_AT_ONCE, EXPIRED, TOO_NEW
+from schemas.fleet_rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
 from schemas.residency import ResidencyRecord
-from schemas.rows import CapacityCurveRow, FillsRow, HashGroupRow, HotPrefixRow, RedundancyRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet, Worker
 
 _Told = tuple[FillsRow | CapacityCurveRow, Fills]

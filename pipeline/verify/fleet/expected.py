@@ -10,7 +10,8 @@ from pipeline.verify import times
 from pipeline.verify.fleet.owners import Redundancy, RedundancyKey
 from pipeline.verify.fleet.recount import Fills, FillsOf
 from pipeline.verify.fleet.shown import Hot, Prefix
-from schemas.rows import CapacityCurveRow, FillsRow, HashGroupRow, HotPrefixRow, RedundancyRow
+from schemas.fleet_rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
+from schemas.setting_rows import HashGroupRow
 
 FleetRow = FillsRow | RedundancyRow | CapacityCurveRow | HotPrefixRow | HashGroupRow
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from pipeline.verify.fleet.changes import Change, SourceId, Space
 from schemas.residency import SourceChanges
-from schemas.rows import HashGroupRow
+from schemas.setting_rows import HashGroupRow
 
 REMEMBERED = 32_768
 """First blocks remembered; a later one takes the slot of an earlier one."""

@@ -15,14 +15,8 @@ from typing import Any, Protocol
 from pipeline.verify.findings import Difference, Findings, Kind
 from pipeline.verify.keys import KEYS
 from pipeline.verify.times import start_of_period
-from schemas.rows import (
-    CapacityCurveRow,
-    FillsRow,
-    FlowRow,
-    OccupancyRow,
-    RedundancyRow,
-    StreamHealthRow,
-)
+from schemas.fleet_rows import CapacityCurveRow, FillsRow, RedundancyRow
+from schemas.rows import FlowRow, OccupancyRow, StreamHealthRow
 
 NOT_OVER = "the minute or hour was not over when the comparison began"
 CHANGING = "its ten-second rows were written during the comparison"

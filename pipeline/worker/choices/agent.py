@@ -33,7 +33,8 @@ from pipeline.worker.choices.rows import row_of
 from pipeline.worker.consumer.app import REBALANCE_SECONDS, SESSION_SECONDS
 from pipeline.worker.sink.sink import Sink
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.rows import ChoiceRow, Row
+from schemas.fleet_rows import ChoiceRow
+from schemas.rows import Row
 from schemas.settings import Settings
 
 _WAIT_MS = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta, timezone
 
 from schemas.choices import FIRST_WINS, ChoiceRecord
-from schemas.rows import ChoiceRow
+from schemas.fleet_rows import ChoiceRow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from pipeline.fleet.causes import CAUSES, REANNOUNCED
-from schemas.metrics import MEDIA
-from schemas.rows import FillsRow, OccupancyRow, Row, StreamHealthRow
+from schemas.fleet_metrics import MEDIA
+from schemas.fleet_rows import FillsRow
+from schemas.rows import OccupancyRow, Row, StreamHealthRow
 
 RANGE = timedelta(seconds=300)
 SETTLED = timedelta(seconds=30)

@@ -16,7 +16,8 @@ import pytest
 from connectors.kafka.encoding import Prefixes
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.worker.sink.figures import Figures
-from schemas.rows import FillsRow, Row
+from schemas.fleet_rows import FillsRow
+from schemas.rows import Row
 from schemas.settings import Kafka
 from schemas.wire_prefix import prefix
 from tests.fleet.clickhouse.server import ClickHouseServer

@@ -16,7 +16,7 @@ import pytest
 from connectors.kafka.encoding import Encoding
 from connectors.kafka.schema_registry import RegistryUnreachable, prefixes, registered_form
 from pipeline.worker.sink.figures import Figures
-from schemas.rows import FillsRow
+from schemas.fleet_rows import FillsRow
 from schemas.settings import Kafka
 from tests.fleet.clients.programs import Command, ToolMissing, python_script, run, tool
 from tests.fleet.registry.apicurio import Apicurio

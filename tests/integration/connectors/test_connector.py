@@ -26,8 +26,9 @@ from connectors.positions.keeper import Positions
 from connectors.process.listening import PortUnavailable
 from connectors.process.stopping import Stop
 from pipeline.local.broker.embedded import EmbeddedBroker
+from schemas.discovery_settings import Replica
 from schemas.events import Batch, Closed, EngineCounters, Event, EventsRecord, Gap, Opened, Undecodable
-from schemas.settings import Connector, Kafka, Replica, Settings
+from schemas.settings import Connector, Kafka, Settings
 from tests.support.engines import Context, PubSocket
 from tests.support.inputs.captures import captured_frames
 

@@ -19,9 +19,10 @@ from connectors.reading import Reading
 from connectors.receive.warming import warm_up
 from connectors.sources import Source, SourceKey
 from connectors.telemetry.events import Telemetry
+from schemas.discovery_settings import Replica
 from schemas.events import EventsRecord
 from schemas.positions import PositionRecord
-from schemas.settings import Connector, Replica, Settings
+from schemas.settings import Connector, Settings
 from tests.support.suite.night import first_by_day
 
 ENGINES = """

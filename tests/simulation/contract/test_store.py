@@ -15,7 +15,9 @@ from pipeline.clickhouse import writer
 from pipeline.clickhouse.writer import Tables
 from pipeline.verify import store as verify_store
 from pipeline.verify.store import StoredTables
-from schemas.rows import HashGroupRow, OccupancyRow, RedundancyRow, SourceRow
+from schemas.fleet_rows import RedundancyRow
+from schemas.rows import OccupancyRow, SourceRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import ClickHouse, Settings
 from tests.simulation.store import Store, StoreClient
 

@@ -24,7 +24,8 @@ from schemas.events import (
     Stored,
 )
 from schemas.residency import ResidencyRecord
-from schemas.rows import ModelRow, Row
+from schemas.rows import Row
+from schemas.setting_rows import ModelRow
 from schemas.settings import Fleet, Worker
 from tests.support.advice.scenario import BLOCK, Router, Scenario
 

@@ -20,7 +20,7 @@ from pipeline.clickhouse import migrations
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import free_port
 from pipeline.traces.reading import read_trace
-from schemas.rows import PrefillSettingsRow
+from schemas.setting_rows import PrefillSettingsRow
 from schemas.settings import ClickHouse, Settings
 from tests.support.advice.played import BEGINS, MODEL, rows_of
 from tests.support.advice.recount import AVOIDABLE, Recounted, recount

@@ -19,22 +19,9 @@ from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.dashboards.panel import used_parameters
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.rows import (
-    CapacityCurveRow,
-    ChoiceRow,
-    EngineCountersRow,
-    FillsRow,
-    FlowRow,
-    HashGroupRow,
-    HotPrefixRow,
-    ObjectsRow,
-    OccupancyRow,
-    PrefillSettingsRow,
-    RedundancyRow,
-    Row,
-    SourceRow,
-    StreamHealthRow,
-)
+from schemas.fleet_rows import CapacityCurveRow, ChoiceRow, FillsRow, HotPrefixRow, RedundancyRow
+from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, Row, SourceRow, StreamHealthRow
+from schemas.setting_rows import HashGroupRow, PrefillSettingsRow
 from schemas.settings import ClickHouse, Settings
 
 HOUR = datetime.now(timezone.utc).replace(minute=0, second=0, microsecond=0) - timedelta(hours=2)

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import msgspec
 
-from schemas.rows import FlowRow, ModelRow, PrefixNameRow, Row, SourceRow, StreamHealthRow
+from schemas.rows import FlowRow, Row, SourceRow, StreamHealthRow
+from schemas.setting_rows import ModelRow, PrefixNameRow
 from tests.support.inputs.board_rows import HOUR, WINDOWS, hour_of_rows, window_rows
 
 DAY = HOUR - timedelta(days=1)

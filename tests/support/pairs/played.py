@@ -17,8 +17,8 @@ from pipeline.fleet.state import FleetState
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.keys import key_of
 from schemas.events import EventsRecord
+from schemas.fleet_rows import FillsRow
 from schemas.residency import ResidencyRecord
-from schemas.rows import FillsRow
 from schemas.settings import Connector, Fleet, Worker
 from tests.support.pairs.recorded import Recorded
 

@@ -16,7 +16,8 @@ from pipeline.advice.reading import read_advice
 from pipeline.advice.text import link
 from pipeline.clickhouse.client import connect
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import CapacityCurveRow, FillsRow, Row, SourceRow
+from schemas.fleet_rows import CapacityCurveRow, FillsRow
+from schemas.rows import Row, SourceRow
 from tests.support.inputs.board_rows import HOUR, migrated, window_rows, write_rows
 from tests.system.browser.tabs import Open, Served, serve
 

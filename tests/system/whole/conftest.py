@@ -26,7 +26,8 @@ from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.recordings.player import EngineSockets
 from pipeline.verify.against_log import check_log
-from schemas.settings import ClickHouse, Connector, Kafka, Lmcache, Replica, Settings, Worker
+from schemas.discovery_settings import Replica
+from schemas.settings import ClickHouse, Connector, Kafka, Lmcache, Settings, Worker
 from tests.support.committed import wait_committed
 from tests.support.inputs.empty_tables import EmptyTables
 from tests.support.invariants import broken

@@ -16,7 +16,7 @@ from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
 from pipeline.simulator.wire.hashing import chain_digests, seed_digest
-from schemas.settings import Replica
+from schemas.discovery_settings import Replica
 from tests.support.processes import as_toml
 
 pytestmark = pytest.mark.night

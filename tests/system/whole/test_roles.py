@@ -13,7 +13,7 @@ from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings
-from schemas.settings import Replica
+from schemas.discovery_settings import Replica
 from tests.support.processes import as_toml
 
 pytestmark = pytest.mark.night

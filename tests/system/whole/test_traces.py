@@ -22,7 +22,8 @@ from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.trace_fleet import TraceFleet, TraceFleetSettings
 from pipeline.traces.reading import read_trace
 from pipeline.traces.trace import TraceRequest
-from schemas.settings import Fleet, Model, Replica
+from schemas.discovery_settings import Replica
+from schemas.settings import Fleet, Model
 from tests.support.checkout import ROOT
 from tests.support.processes import as_toml
 

@@ -26,8 +26,11 @@ from pipeline.index.telemetry import IndexMetrics
 from pipeline.local.demo.story import STORY
 from pipeline.settings.loading import section_types, variable_of
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.metrics import Connector, Fleet, Gauge, Index, Login, Otlp, Worker, metrics_of
-from schemas.settings import SECRET_KEYS, Model, Prefix, Replica, Settings
+from schemas.discovery_settings import Replica
+from schemas.fleet_metrics import Fleet
+from schemas.metric_kinds import Gauge
+from schemas.metrics import Connector, Index, Login, Otlp, Worker, metrics_of
+from schemas.settings import SECRET_KEYS, Model, Prefix, Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE, command_lines
 

@@ -14,7 +14,8 @@ from connectors.sources import Source
 from connectors.telemetry.events import Telemetry
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas import metrics
+from schemas import metric_kinds, metrics
+from schemas.fleet_metrics import Fleet
 from schemas.settings import Connector
 
 PROMISED = """
@@ -141,7 +142,7 @@ def promised() -> dict[str, tuple[str, set[str]]]:
 
 
 def test_the_catalogue_is_what_was_promised() -> None:
-    processes = (metrics.Login, metrics.Connector, metrics.Worker, metrics.Index, metrics.Fleet, metrics.Otlp)
+    processes = (metrics.Login, metrics.Connector, metrics.Worker, metrics.Index, Fleet, metrics.Otlp)
     catalogue = [metric for process in processes for metric in metrics.metrics_of(process)]
     assert {metric.name: (metric.kind, set(metric.labels)) for metric in catalogue} == promised()
 
@@ -155,7 +156,7 @@ def test_what_the_processes_expose_is_what_was_promised() -> None:
 
 def test_a_counter_must_be_named_as_it_is_exposed() -> None:
     with pytest.raises(ValueError, match="must end in _total"):
-        metrics.Counter("kvlens_connector_records", "Records.")
+        metric_kinds.Counter("kvlens_connector_records", "Records.")
 
 
 def exposed(registry: CollectorRegistry) -> Iterator[tuple[str, tuple[str, set[str]]]]:
@@ -212,5 +213,5 @@ def _worker() -> CollectorRegistry:
     return worker.registry
 
 
-def _is(live: object, metric: metrics.Metric) -> bool:
+def _is(live: object, metric: metric_kinds.Metric) -> bool:
     return getattr(live, "_name", "") == metric.name.removesuffix("_total")

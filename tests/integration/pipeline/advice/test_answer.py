@@ -13,7 +13,9 @@ from clickhouse_connect.driver.client import Client
 
 from pipeline.advice.reading import Advice, read_advice
 from pipeline.advice.text import NOTHING_YET, as_text
-from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow, PrefillSettingsRow, Row, SourceRow
+from schemas.fleet_rows import CapacityCurveRow, FillsRow
+from schemas.rows import EngineCountersRow, Row, SourceRow
+from schemas.setting_rows import PrefillSettingsRow
 from tests.support.inputs.board_rows import HOUR, hour_of_rows, write_rows
 from tests.support.inputs.empty_tables import EmptyTables
 

@@ -13,7 +13,8 @@ from clickhouse_connect.driver.client import Client
 
 from pipeline.advice.reading import Advice, read_advice
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import EngineCountersRow, FillsRow, Row, SourceRow
+from schemas.fleet_rows import FillsRow
+from schemas.rows import EngineCountersRow, Row, SourceRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import HOUR, runner, write_rows
 from tests.support.inputs.empty_tables import EmptyTables

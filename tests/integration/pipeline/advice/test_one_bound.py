@@ -11,7 +11,9 @@ import pytest
 from pipeline.advice.reading import Advice, read_advice
 from pipeline.dashboards.boards.model import CAPACITY_GAIN
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import CapacityCurveRow, FillsRow, ModelRow, PrefillSettingsRow, Row, SourceRow
+from schemas.fleet_rows import CapacityCurveRow, FillsRow
+from schemas.rows import Row, SourceRow
+from schemas.setting_rows import ModelRow, PrefillSettingsRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import HOUR, hour_of_rows, runner, window_rows, write_rows
 from tests.support.inputs.empty_tables import EmptyTables

@@ -15,7 +15,8 @@ from pipeline.advice.reading import Advice, Answer, read_advice
 from pipeline.dashboards.boards.fleet import FRESHNESS
 from pipeline.dashboards.queries import MAIN_GROUPS
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import FillsRow, Row, StreamHealthRow
+from schemas.fleet_rows import FillsRow
+from schemas.rows import Row, StreamHealthRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import (
     HOUR,

@@ -14,7 +14,8 @@ import pytest
 
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.sink.figures import Figures
-from schemas.rows import FillsRow, Row
+from schemas.fleet_rows import FillsRow
+from schemas.rows import Row
 from schemas.settings import Kafka
 from tests.support.checkout import ROOT
 

@@ -15,7 +15,8 @@ from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.rows import HotPrefixRow, Row
+from schemas.fleet_rows import HotPrefixRow
+from schemas.rows import Row
 from schemas.settings import ClickHouse, Settings
 from schemas.trust import TRUST_ORDER
 from tests.support.rollups.hot_prefixes import LISTED

@@ -19,16 +19,8 @@ from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.rollups.statements import StoredRollups
 from pipeline.verify.store import StoredTables
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.rows import (
-    CapacityCurveRow,
-    FillsRow,
-    FlowRow,
-    HotPrefixRow,
-    OccupancyRow,
-    RedundancyRow,
-    Row,
-    StreamHealthRow,
-)
+from schemas.fleet_rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
+from schemas.rows import FlowRow, OccupancyRow, Row, StreamHealthRow
 from schemas.settings import ClickHouse, Settings
 from schemas.trust import TRUST_ORDER, Trust
 from tests.support.rollups.rows import FAMILIES, PERIODS, as_periods, rolled_up, stored

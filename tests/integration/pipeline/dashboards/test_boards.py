@@ -16,7 +16,8 @@ from pipeline.dashboards.layout import arranged
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import CapacityCurveRow, EngineCountersRow, FillsRow, SourceRow, StreamHealthRow
+from schemas.fleet_rows import CapacityCurveRow, FillsRow
+from schemas.rows import EngineCountersRow, SourceRow, StreamHealthRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import (
     HOUR,

@@ -11,7 +11,8 @@ import pytest
 
 from pipeline.dashboards.boards import BOARDS
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import FleetSettingRow, ModelRow, OccupancyRow, Row, StreamHealthRow
+from schemas.rows import OccupancyRow, Row, StreamHealthRow
+from schemas.setting_rows import FleetSettingRow, ModelRow
 from schemas.settings import Settings
 from tests.support.boards.contradictions import contradictions
 from tests.support.boards.shown import Shown

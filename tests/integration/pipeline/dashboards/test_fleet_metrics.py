@@ -25,8 +25,10 @@ from pipeline.errors import StoreUnavailable
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.fleet_figures import fleet_figures
 from pipeline.worker.sink.recent import RecentRows
-from schemas import metrics
-from schemas.rows import FillsRow, OccupancyRow, SourceRow, StreamHealthRow
+from schemas import metric_kinds, metrics
+from schemas.fleet_metrics import Fleet
+from schemas.fleet_rows import FillsRow
+from schemas.rows import OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import ClickHouse, Settings
 from tests.support.inputs.board_rows import (
     HOUR,
@@ -61,7 +63,7 @@ def collected(settings: Settings, after: timedelta = timedelta(seconds=70)) -> S
 
 
 def parsed(page: str) -> Samples:
-    order = {metric.name: metric.labels for metric in metrics.metrics_of(metrics.Fleet)}
+    order = {metric.name: metric.labels for metric in metrics.metrics_of(Fleet)}
     return {
         (sample.name, *(sample.labels[label] for label in order[sample.name])): sample.value
         for family in text_string_to_metric_families(page)
@@ -69,7 +71,7 @@ def parsed(page: str) -> Samples:
     }
 
 
-def of(samples: Samples, metric: metrics.Metric) -> Samples:
+def of(samples: Samples, metric: metric_kinds.Metric) -> Samples:
     return {tuple(labels): value for (name, *labels), value in samples.items() if name == metric.name}
 
 
@@ -84,7 +86,7 @@ def samples(settings: Settings) -> Samples:
 
 
 def test_figures_are_those_of_the_rows(samples: Samples) -> None:
-    fleet = metrics.Fleet
+    fleet = Fleet
     assert of(samples, fleet.filled) == {
         ("m", cause): rate
         for cause, rate in {
@@ -133,7 +135,7 @@ def test_figures_equal_those_of_the_views(settings: Settings, samples: Samples, 
     bounds = f"(from = '{begin:%F %T}', to = '{end:%F %T}')"
     sums = "sum(avoidable_tokens), sum(filled_tokens), sum(prefill_tokens)"
     (row,) = run("view", f"SELECT {sums} FROM hit_potential{bounds}").result_rows
-    filled = of(samples, metrics.Fleet.filled)
+    filled = of(samples, Fleet.filled)
     avoidable = ("peer", "at_receivers", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
     assert sum(filled["m", cause] for cause in avoidable) * RANGE_SECONDS == row[0]
     assert sum(filled.values()) * RANGE_SECONDS == row[1]
@@ -141,8 +143,8 @@ def test_figures_equal_those_of_the_views(settings: Settings, samples: Samples, 
     prefill = (rate for (_, cause), rate in filled.items() if cause not in none)
     assert sum(prefill) * RANGE_SECONDS == row[2]
     (row,) = run("view", f"SELECT sum(gpu_seconds), sum(cost) FROM prefill_costs{bounds}").result_rows
-    assert sum(of(samples, metrics.Fleet.gpus).values()) * RANGE_SECONDS == pytest.approx(row[0])
-    assert sum(of(samples, metrics.Fleet.cost).values()) / 12 == pytest.approx(row[1])
+    assert sum(of(samples, Fleet.gpus).values()) * RANGE_SECONDS == pytest.approx(row[0])
+    assert sum(of(samples, Fleet.cost).values()) / 12 == pytest.approx(row[1])
 
 
 def several_groups(number: int) -> list[Any]:
@@ -195,7 +197,7 @@ def test_a_worker_without_tables_has_the_figures_of_the_views(
     # A worker gives no advice, which is dear.
     monkeypatch.setattr(collection, "FAMILIES", [each for each in FAMILIES if each is not ADVICE])
     from_tables = collected(own)
-    fleet = metrics.Fleet
+    fleet = Fleet
     for figure in (fleet.filled, fleet.cached, fleet.gpu_blocks, fleet.gpu_capacity, fleet.streams):
         assert of(alone, figure) == of(from_tables, figure), figure.name
     assert of(alone, fleet.cached) == {
@@ -211,7 +213,7 @@ def test_a_worker_without_tables_has_the_figures_of_the_views(
 def test_advice_is_that_of_the_view_seven_findings_at_most(
     settings: Settings, samples: Samples, store: EmbeddedStore
 ) -> None:
-    tokens, gpus = of(samples, metrics.Fleet.advice), of(samples, metrics.Fleet.advice_gpus)
+    tokens, gpus = of(samples, Fleet.advice), of(samples, Fleet.advice_gpus)
     # 12 tokens a second are on a peer, 4 were evicted; 1/16 GPU-second a token.
     assert tokens["m", "routing"] == pytest.approx(12 * 3600)
     assert tokens["m", "capacity"] == pytest.approx(4 * 3600)
@@ -238,12 +240,12 @@ def test_findings_of_a_kind_are_added_up_and_what_has_no_rate_has_no_gpu_seconds
     kept = kept_models([("m", 3), ("n", 1), ("o", 1)], 1)
     collection._advice(gauges, summed(rows, collection.ADVICE.labels, kept))
     found = parsed(prometheus_client.generate_latest(gauges.registry).decode())
-    assert of(found, metrics.Fleet.advice) == {
+    assert of(found, Fleet.advice) == {
         ("m", "capacity"): 150,
         ("others", "capacity"): 7,
         ("others", "streams"): 3,
     }
-    assert of(found, metrics.Fleet.advice_gpus) == {
+    assert of(found, Fleet.advice_gpus) == {
         ("m", "capacity", "measured"): 10,
         ("others", "capacity", "assumed"): 1,
     }
@@ -270,29 +272,29 @@ async def test_advice_is_asked_for_once_a_minute_also_where_it_fails(
     answers.close()
     assert asked.count("fleet-metrics-costs") == 6
     assert asked.count("fleet-metrics-advice") == 1
-    assert of(told, metrics.Fleet.answered)["advice",] == answered
+    assert of(told, Fleet.answered)["advice",] == answered
     now += 1
     await pages.figures()
     assert asked.count("fleet-metrics-advice") == 2
 
 
 def test_the_range_and_its_age_are_told(samples: Samples) -> None:
-    assert of(samples, metrics.Fleet.range_end) == {(): RANGE_END.timestamp()}
-    assert of(samples, metrics.Fleet.range_length) == {(): 300}
-    assert of(samples, metrics.Fleet.newest) == {("m",): NEWEST.timestamp()}
-    assert set(of(samples, metrics.Fleet.answered).values()) == {1}
-    assert of(samples, metrics.Fleet.folded) == {("model",): 0, ("replica",): 0}
+    assert of(samples, Fleet.range_end) == {(): RANGE_END.timestamp()}
+    assert of(samples, Fleet.range_length) == {(): 300}
+    assert of(samples, Fleet.newest) == {("m",): NEWEST.timestamp()}
+    assert set(of(samples, Fleet.answered).values()) == {1}
+    assert of(samples, Fleet.folded) == {("model",): 0, ("replica",): 0}
 
 
 def test_all_metrics_of_the_catalogue_are_there(samples: Samples) -> None:
-    assert {name for name, *_ in samples} == {metric.name for metric in metrics.metrics_of(metrics.Fleet)}
+    assert {name for name, *_ in samples} == {metric.name for metric in metrics.metrics_of(Fleet)}
 
 
 @pytest.mark.night
 def test_old_figures_keep_their_age_and_older_ones_are_not_told(settings: Settings) -> None:
     late = collected(settings, timedelta(minutes=30))
-    assert of(late, metrics.Fleet.range_end) == {(): RANGE_END.timestamp()}
-    assert of(late, metrics.Fleet.filled)["m", "peer"] == 12.0
+    assert of(late, Fleet.range_end) == {(): RANGE_END.timestamp()}
+    assert of(late, Fleet.filled)["m", "peer"] == 12.0
     assert collected(settings, timedelta(minutes=61)) == {("kvlens_fleet_folded_series", "model"): 0}
 
 
@@ -302,10 +304,10 @@ def test_what_is_not_answered_is_missing_and_said_to_be(store: EmbeddedStore) ->
     write_rows(settings, hour_of_rows())
     runner(store, settings)("view", "DROP VIEW prefill_costs")
     found = collected(settings)
-    answered = of(found, metrics.Fleet.answered)
+    answered = of(found, Fleet.answered)
     assert answered == {**dict.fromkeys(answered, 1.0), ("costs",): 0}
-    assert not of(found, metrics.Fleet.gpus)
-    assert of(found, metrics.Fleet.filled)["m", "peer"] == 12.0
+    assert not of(found, Fleet.gpus)
+    assert of(found, Fleet.filled)["m", "peer"] == 12.0
 
 
 @pytest.mark.night
@@ -330,26 +332,26 @@ def test_models_and_replicas_beyond_the_bounds_are_added_up(
         rows.append(SourceRow(model, replica, 0, 7, *life))
     write_rows(own, rows)
     found = collected(own)
-    assert of(found, metrics.Fleet.folded) == {("model",): 2, ("replica",): 2}
-    prefill = of(found, metrics.Fleet.filled)
+    assert of(found, Fleet.folded) == {("model",): 2, ("replica",): 2}
+    prefill = of(found, Fleet.filled)
     assert {model: prefill[model, "peer"] for model in ("model-0", "model-2", "others")} == {
         "model-0": 0.0,
         "model-2": 5.0,
         "others": 1.0 + 4.0,
     }
     assert {model for model, _ in prefill} == {"model-0", "model-2", "others"}
-    assert of(found, metrics.Fleet.replica_avoidable) == {
+    assert of(found, Fleet.replica_avoidable) == {
         ("others", "e", ""): 7.0,
         ("model-2", "d", ""): 6.0,
         ("model-2", "c", ""): 5.0,
         ("others", "others", ""): 4.0,
         ("model-0", "others", ""): 3.0,
     }
-    assert {medium for _, medium in of(found, metrics.Fleet.cached)} == {"gpu", "other"}
-    assert of(found, metrics.Fleet.gpu_capacity) == {("model-0",): 100, ("model-2",): 200, ("others",): 200}
+    assert {medium for _, medium in of(found, Fleet.cached)} == {"gpu", "other"}
+    assert of(found, Fleet.gpu_capacity) == {("model-0",): 100, ("model-2",): 200, ("others",): 200}
     # Without a rate or a price there is no figure, and it is said how many tokens have none.
-    assert not of(found, metrics.Fleet.gpus)
-    assert of(found, metrics.Fleet.without_rate)["model-2", "lost"] == 11.0
+    assert not of(found, Fleet.gpus)
+    assert of(found, Fleet.without_rate)["model-2", "lost"] == 11.0
 
 
 async def nothing() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pipeline.dashboards.boards.choices import SHARES
 from pipeline.dashboards.boards.fleet import REPLICAS as REPLICAS_PANEL
 from pipeline.dashboards.boards.model import CAPACITY_GAIN
 from pipeline.local.clickhouse.embedded import EmbeddedStore
-from schemas.rows import FillsRow
+from schemas.fleet_rows import FillsRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import HOUR, REPLICAS, choice_rows, runner, window_rows, write_rows
 

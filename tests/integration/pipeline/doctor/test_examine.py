@@ -30,10 +30,12 @@ from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.worker.checkpoint.log import CheckpointLog, Record
+from schemas.discovery_settings import Replica
 from schemas.events import Batch, EventsRecord, SourceStatus
 from schemas.positions import PositionRecord
-from schemas.rows import EngineCountersRow, HashGroupRow, Row, SourceRow, StreamHealthRow
-from schemas.settings import ClickHouse, Kafka, Replica, Settings
+from schemas.rows import EngineCountersRow, Row, SourceRow, StreamHealthRow
+from schemas.setting_rows import HashGroupRow
+from schemas.settings import ClickHouse, Kafka, Settings
 
 SECONDS = 60.0
 

@@ -16,8 +16,8 @@ import pytest
 from pipeline.fleet.state import FleetState
 from pipeline.traces.reading import read_trace
 from pipeline.verify.fleet.expected import CAUSES
+from schemas.fleet_rows import CapacityCurveRow, FillsRow, RedundancyRow
 from schemas.residency import FILLS, ResidencyRecord
-from schemas.rows import CapacityCurveRow, FillsRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.inputs.traced import events, residency
 from tests.support.inputs.whole_trace import unpack

@@ -15,7 +15,9 @@ from pipeline.dashboards.fleet_metrics.collection import FleetMetrics
 from pipeline.dashboards.page.answers import Answers
 from pipeline.errors import StoreUnavailable
 from pipeline.otlp.push import Push
-from schemas.metrics import Figure, Fleet, Otlp, metrics_of
+from schemas.fleet_metrics import Fleet
+from schemas.metric_kinds import Figure
+from schemas.metrics import Otlp, metrics_of
 from schemas.settings import ClickHouse, Page, Settings
 from schemas.settings import Otlp as OtlpSettings
 from tests.support.inputs.board_rows import HOUR, PANEL_SECONDS

@@ -19,8 +19,9 @@ import zmq
 from connectors.normalise.normaliser import Normaliser
 from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
+from schemas.discovery_settings import Replica
 from schemas.events import Batch, Event, EventsRecord
-from schemas.settings import Connector, Kafka, Replica, Settings
+from schemas.settings import Connector, Kafka, Settings
 from tests.support.engines import RememberingEngine
 from tests.support.events_log import read_events
 from tests.support.processes import KVLENS, Started, as_toml, started

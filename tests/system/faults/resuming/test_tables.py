@@ -16,8 +16,8 @@ from pipeline.simulator.addresses import AddressPlan
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.fleet import Fleet, FleetSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings
+from schemas.discovery_settings import Replica
 from schemas.events import EventsRecord
-from schemas.settings import Replica
 from tests.support.events_log import read_events
 from tests.support.processes import as_toml, kvlens
 

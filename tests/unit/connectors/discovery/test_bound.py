@@ -4,7 +4,7 @@ import pytest
 
 from connectors.discovery.bound import DISPUTE_SECONDS, BoundReplicas, TopicRefused
 from connectors.sources import Listening, Peer
-from schemas.settings import BoundEndpoint
+from schemas.discovery_settings import BoundEndpoint
 
 
 def _bound(*endpoints: BoundEndpoint, taken: str = "") -> BoundReplicas:

@@ -10,7 +10,7 @@ from connectors.discovery import dns
 from connectors.discovery.dns import Addresses, NameUnresolved, NameWatch, named_sources, resolve
 from connectors.process import absence
 from connectors.sources import Source
-from schemas.settings import DnsName
+from schemas.discovery_settings import DnsName
 from tests.support.patience import PATIENCE
 
 

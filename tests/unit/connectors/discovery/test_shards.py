@@ -4,7 +4,7 @@ import pytest
 
 from connectors.discovery.shards import Shard
 from connectors.discovery.static import list_sources
-from schemas.settings import Replica
+from schemas.discovery_settings import Replica
 
 FLEET = list_sources(
     [

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from connectors.discovery.static import ReplicaInvalid, list_sources
-from schemas.settings import Replica
+from schemas.discovery_settings import Replica
 
 
 def test_rank_r_is_on_port_plus_r() -> None:

@@ -17,7 +17,8 @@ from pipeline.clickhouse.due_minutes import Minute
 from pipeline.clickhouse.rollups import FAMILIES, Rollups
 from pipeline.errors import StoreUnavailable
 from pipeline.worker.telemetry import WorkerMetrics
-from schemas.rows import CapacityCurveRow, FlowRow
+from schemas.fleet_rows import CapacityCurveRow
+from schemas.rows import FlowRow
 from schemas.settings import ClickHouse
 
 NOW = datetime.now(timezone.utc).replace(second=0, microsecond=0)

@@ -13,7 +13,8 @@ from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.prometheus.process_alerts import PROCESS_ALERTS
 from pipeline.dashboards.prometheus.rules import Group, Groups, Rule, compiled, rules_file
 from pipeline.settings.loading import load
-from schemas.metrics import Connector, Fleet, Index, Worker, metrics_of
+from schemas.fleet_metrics import Fleet
+from schemas.metrics import Connector, Index, Worker, metrics_of
 from schemas.settings import Settings
 from tests.support.checkout import ROOT
 from tests.support.command_lines import FENCE

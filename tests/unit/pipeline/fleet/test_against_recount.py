@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.verify.fleet.expected import CAUSES
+from schemas.fleet_rows import FillsRow, RedundancyRow
 from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
-from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import agree, compared, resident_tokens, rows_of
 from tests.support.inputs.fleet_walks import walked, walks

@@ -11,7 +11,8 @@ from pipeline.fleet.kernel.counts import USED_PAIRS
 from pipeline.fleet.state import FleetState
 from pipeline.reading.windows import bounded_by_log
 from schemas.events import EventsRecord, SourceStatus, Stored
-from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
+from schemas.fleet_rows import FillsRow, RedundancyRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet, Worker
 from tests.support.inputs.event_records import batch, notice, record
 from tests.support.inputs.generated_logs import shared_log

@@ -30,9 +30,9 @@ from pipeline.verify.fleet.parsed import columns_of
 from pipeline.verify.replica.residency_sums import Changes, Resident
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Batch, Cleared, Event, EventsRecord, Removed, Stored
+from schemas.fleet_rows import FillsRow, RedundancyRow
 from schemas.hashing.content import Content, follow
 from schemas.residency import FILLS, ResidencyChanges, ResidencyRecord
-from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import compared, rows_of
 from tests.support.inputs.event_records import opened, record, sent

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.fleet import open_windows
 from pipeline.fleet.state import FleetState
-from schemas.rows import FillsRow, Row
+from schemas.fleet_rows import FillsRow
+from schemas.rows import Row
 from schemas.settings import Fleet
 from tests.support.inputs.residency_walks import residency
 

@@ -15,8 +15,9 @@ from pipeline.fleet.kernel.refills import REFILL as ROW
 from pipeline.fleet.kernel.tables import BLOCK
 from pipeline.fleet.prefixes.shared import SHARED, _sum_of, shared_prefixes
 from pipeline.fleet.state import FleetState
+from schemas.fleet_rows import FillsRow, HotPrefixRow, RedundancyRow
 from schemas.residency import EVICTED, FILLED, ResidencyRecord
-from schemas.rows import FillsRow, HashGroupRow, HotPrefixRow, RedundancyRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet
 from tests.support.inputs.residency_records import record
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fleet.state import FleetState
+from schemas.fleet_rows import FillsRow
 from schemas.residency import ResidencyRecord
-from schemas.rows import FillsRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import agree, compared, resident_tokens, rows_of
 from tests.support.inputs.fleet_walks import partitioned, walked, walks

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipeline.verify.fleet.transfers import run_of
+from schemas.fleet_rows import FillsRow, RedundancyRow
 from schemas.residency import (
     CLEARED,
     EVICTED,
@@ -16,7 +17,6 @@ from schemas.residency import (
     ResidencyRecord,
     SourceChanges,
 )
-from schemas.rows import FillsRow, RedundancyRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import agree, compared, rows_of
 from tests.support.inputs.residency_records import changes, said

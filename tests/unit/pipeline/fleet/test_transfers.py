@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 
 from pipeline.traces.reading import read_trace
-from schemas.rows import FillsRow
+from schemas.fleet_rows import FillsRow
 from schemas.settings import Fleet
 from tests.support.checkout import CAPTURES, TRACES
 from tests.support.fleet_recount import agree, compared, rows_of

@@ -7,8 +7,8 @@ import pytest
 from pipeline.errors import CheckpointDamaged
 from pipeline.fleet.state import FleetState
 from pipeline.fleet.undecided import LONGEST
+from schemas.fleet_rows import FillsRow
 from schemas.residency import ResidencyRecord, SourceChanges
-from schemas.rows import FillsRow
 from schemas.settings import Fleet
 from tests.support.inputs.residency_records import changes, said
 

@@ -8,7 +8,7 @@ from pipeline.generated.figures import key_of, said_of_figures, unit_of
 from pipeline.generated.json_schema import record_schema
 from pipeline.verify.keys import KEYS
 from schemas.figures import FIGURES
-from schemas.rows import ChoiceRow
+from schemas.fleet_rows import ChoiceRow
 
 
 @pytest.mark.parametrize("kind", FIGURES, ids=lambda kind: kind.TABLE)

@@ -8,7 +8,9 @@ from opentelemetry.sdk.resources import Resource
 
 from connectors.process.registry import Registry
 from pipeline.otlp.points import metrics_data, range_end
-from schemas.metrics import Figure, Fleet, metrics_of
+from schemas.fleet_metrics import Fleet
+from schemas.metric_kinds import Figure
+from schemas.metrics import metrics_of
 
 RESOURCE = Resource({"service.name": "kvlens"})
 

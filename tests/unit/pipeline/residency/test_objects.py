@@ -9,8 +9,9 @@ from pipeline.residency.objects import medium as order
 from pipeline.residency.objects.objects import HeldObjects, Objects
 from pipeline.residency.objects.recency import Recency
 from pipeline.residency.source import new_head
-from schemas.checkpoints import ObjectFlow, SourceHead
+from schemas.checkpoints import SourceHead
 from schemas.events import Accessed, Capacity, Stored
+from schemas.pool_checkpoints import ObjectFlow
 from tests.support.inputs.packed import packed
 
 MIB = 1 << 20

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Cleared, Closed, Event, EventsRecord, Gap, Removed, Stored
+from schemas.fleet_rows import RedundancyRow
 from schemas.residency import ResidencyRecord
-from schemas.rows import FlowRow, OccupancyRow, RedundancyRow
+from schemas.rows import FlowRow, OccupancyRow
 from schemas.settings import Fleet, Worker
 from tests.support import fleet_recount
 from tests.support.fleet_recount import agree, compared

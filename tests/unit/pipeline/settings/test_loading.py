@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pipeline.settings.loading import DEFAULT, ConfigurationError, load
-from schemas.settings import BoundEndpoint, Discovery, DnsName, Settings
+from schemas.discovery_settings import BoundEndpoint, Discovery, DnsName
+from schemas.settings import Settings
 
 REPLICA = 'id = "a"\nmodel = "m"\nendpoint = "tcp://127.0.0.1:5557"\n'
 ONE = f"[[replicas]]\n{REPLICA}"

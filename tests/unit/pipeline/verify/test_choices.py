@@ -11,7 +11,7 @@ import pytest
 from pipeline.generated.examples.catalogue import choice_examples
 from pipeline.verify.choices import ChoicesCheck
 from pipeline.verify.findings import Findings
-from schemas.rows import ChoiceRow
+from schemas.fleet_rows import ChoiceRow
 
 RECORD = choice_examples()["worse"]
 ROW = ChoiceRow(

@@ -13,7 +13,8 @@ from pipeline.verify.figures import BEFORE_THE_TOPIC, AgentsCommitted, Committed
 from pipeline.verify.findings import Findings
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
 from schemas.choices import FIRST_WINS
-from schemas.rows import CapacityCurveRow, ChoiceRow, FlowRow
+from schemas.fleet_rows import CapacityCurveRow, ChoiceRow
+from schemas.rows import FlowRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 LATER = NOON + timedelta(seconds=1)

@@ -22,7 +22,7 @@ from pipeline.whatif.playing import Played, play
 from pipeline.whatif.potential import FILLS
 from pipeline.whatif.promise import ideal, promised
 from pipeline.whatif.recorded import NotKnown, follow, saved
-from schemas.rows import CapacityCurveRow, FillsRow
+from schemas.fleet_rows import CapacityCurveRow, FillsRow
 from schemas.settings import Fleet
 from tests.support.checkout import ROOT
 from tests.support.inputs.traced import events, residency

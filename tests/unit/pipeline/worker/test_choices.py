@@ -12,7 +12,7 @@ from pipeline.generated.examples.catalogue import choice_examples
 from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.worker.choices.rows import row_of
-from schemas.rows import ChoiceRow
+from schemas.fleet_rows import ChoiceRow
 
 encode = msgspec.msgpack.encode
 WORSE = choice_examples()["worse"]

@@ -17,9 +17,9 @@ from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import BASE, FORMAT, META_KEY, part_slot, slot_key
 from schemas.events import EventsRecord, Gap, SourceStatus, Stored
+from schemas.fleet_rows import RedundancyRow
 from schemas.json_form import to_json
 from schemas.residency import FILLED
-from schemas.rows import RedundancyRow
 from schemas.settings import Settings
 from tests.support.inputs import event_records
 from tests.support.inputs.event_records import batch, notice, opened, sent

@@ -14,7 +14,7 @@ from aiohttp import web
 from connectors.discovery.kubernetes import asking, pod_watch
 from connectors.discovery.kubernetes.origin import PodOrigin
 from connectors.process.backoff import Backoff
-from schemas.settings import Kubernetes
+from schemas.discovery_settings import Kubernetes
 from tests.support.kube_api import KubeApi
 from tests.support.pods import Told, pod_document
 

@@ -16,7 +16,7 @@ from connectors.discovery.kubernetes import api, pod_watch
 from connectors.discovery.kubernetes.origin import PodOrigin
 from connectors.discovery.shards import Shard
 from connectors.process import absence
-from schemas.settings import Kubernetes
+from schemas.discovery_settings import Kubernetes
 from tests.support.kube_api import KubeApi
 from tests.support.pods import Told, pod_document
 

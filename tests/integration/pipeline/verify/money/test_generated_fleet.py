@@ -18,7 +18,9 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.money.check import VIEW, check_money
 from pipeline.verify.money.recount import Cost, Hour, Inputs, Key, Scraped, costs
 from pipeline.verify.store import StoredTables
-from schemas.rows import EngineCountersRow, FillsRow, PrefillSettingsRow, SourceRow
+from schemas.fleet_rows import FillsRow
+from schemas.rows import EngineCountersRow, SourceRow
+from schemas.setting_rows import PrefillSettingsRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import write_rows
 from tests.support.inputs.empty_tables import EmptyTables

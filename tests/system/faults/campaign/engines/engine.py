@@ -12,7 +12,7 @@ import msgspec
 import zmq
 
 from pipeline.simulator.publisher import PublisherSettings
-from schemas.settings import Replica
+from schemas.discovery_settings import Replica
 from tests.system.faults.campaign.engines.replays import Mood, MoodyPublisher
 
 TROUBLES = (

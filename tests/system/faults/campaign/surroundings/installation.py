@@ -16,7 +16,8 @@ from pipeline.kafka import topics
 from pipeline.local.broker.embedded import EmbeddedBroker
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from pipeline.local.processes.ports import KeptPorts
-from schemas.settings import ClickHouse, Connector, Kafka, Replica, Settings, Worker
+from schemas.discovery_settings import Replica
+from schemas.settings import ClickHouse, Connector, Kafka, Settings, Worker
 from tests.support.processes import as_toml
 from tests.system.faults.campaign.surroundings.part import Command, Part
 from tests.system.faults.campaign.surroundings.store_proxy import StoreProxy

@@ -14,7 +14,7 @@ from connectors.discovery.kubernetes.documents import Document, Pod, pod_of
 from connectors.discovery.kubernetes.pod_sources import asked_at, replica_of, sources_of
 from connectors.discovery.kubernetes.presets import PRESETS, selector_of
 from connectors.sources import Source
-from schemas.settings import Kubernetes
+from schemas.discovery_settings import Kubernetes
 from tests.support.pods import pod_document
 
 PLAIN = Kubernetes(selector="app=vllm", model="qwen")

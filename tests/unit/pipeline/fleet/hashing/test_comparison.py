@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 
 from pipeline.fleet.state import FleetState
+from schemas.fleet_rows import FillsRow
 from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
-from schemas.rows import FillsRow, HashGroupRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet
 
 AFTER = 4

@@ -11,7 +11,8 @@ from functools import cache
 from pipeline.fleet.causes import CAUSES
 from pipeline.fleet.state import FleetState
 from pipeline.traces.trace import TraceRequest
-from schemas.rows import FillsRow, HashGroupRow
+from schemas.fleet_rows import FillsRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet
 from tests.support.inputs.traced import events, residency
 

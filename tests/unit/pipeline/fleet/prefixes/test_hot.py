@@ -16,8 +16,8 @@ from pipeline.fleet.prefixes.shared import SHARED, shared_prefixes
 from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.fleet.shown import Hot, Prefix
 from pipeline.verify.times import number_of
+from schemas.fleet_rows import HotPrefixRow
 from schemas.residency import ResidencyRecord
-from schemas.rows import HotPrefixRow
 from schemas.settings import Fleet
 from tests.support.fleet_recount import compared, rows_of
 from tests.support.inputs.fleet_walks import walked

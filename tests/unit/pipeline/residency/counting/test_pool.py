@@ -13,8 +13,8 @@ from pipeline.residency import histogram
 from pipeline.residency.counting.block_table import BlockTable, new_spread
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
-from schemas.checkpoints import FlowState, PoolHead
 from schemas.events import Stored
+from schemas.pool_checkpoints import FlowState, PoolHead
 from schemas.residency import CLEARED, EVICTED, FILLED
 from tests.support.suite.night import examples
 

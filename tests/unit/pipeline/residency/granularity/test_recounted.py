@@ -12,8 +12,8 @@ from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.residency_sums import Resident
 from pipeline.verify.replica.two_sizes import TwoSizes
-from schemas.checkpoints import FlowState, GranularState, PoolHead
 from schemas.events import Stored
+from schemas.pool_checkpoints import FlowState, GranularState, PoolHead
 from schemas.residency import FILLED
 from tests.support.inputs.packed import packed
 from tests.support.suite.night import first_by_day

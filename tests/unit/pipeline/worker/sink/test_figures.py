@@ -12,7 +12,9 @@ import pytest
 from pipeline.generated.examples.figures import figures_examples
 from pipeline.worker.sink.figures import Figures
 from schemas.figures import FIGURES
-from schemas.rows import ModelRow, OccupancyRow, RedundancyRow, SourceRow
+from schemas.fleet_rows import RedundancyRow
+from schemas.rows import OccupancyRow, SourceRow
+from schemas.setting_rows import ModelRow
 from schemas.settings import Kafka
 from tests.support.client_partition import client_partition
 

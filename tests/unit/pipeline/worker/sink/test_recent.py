@@ -12,7 +12,8 @@ from pipeline.generated.examples.figures import figures_examples
 from pipeline.worker.fleet_figures import fleet_figures
 from pipeline.worker.sink.recent import RecentRows, sums
 from schemas.figures import FIGURES
-from schemas.rows import FillsRow, FlowRow, OccupancyRow, StreamHealthRow
+from schemas.fleet_rows import FillsRow
+from schemas.rows import FlowRow, OccupancyRow, StreamHealthRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 

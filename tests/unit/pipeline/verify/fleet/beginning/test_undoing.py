@@ -24,8 +24,9 @@ from pipeline.verify.fleet.recount import FleetRecount
 from pipeline.verify.keys import key_of
 from schemas.events import Batch, EventsRecord
 from schemas.fleet_checkpoints import HEAD_KEY, FleetHead
+from schemas.fleet_rows import FillsRow, RedundancyRow
 from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
-from schemas.rows import FillsRow, HashGroupRow, RedundancyRow
+from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import LONG_AGO, rows_of
 from tests.support.inputs.fleet_walks import walked
