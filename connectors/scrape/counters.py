@@ -38,6 +38,8 @@ MAX_LINE_CHARACTERS = 16 << 10
 """Of one of them. The parser takes the square of the labels of a line."""
 MAX_SAMPLES_CHARACTERS = 512 << 10
 """Of all these together; a rank has three thousand."""
+_BEGINNING = re.compile(r"\s*(#|[a-zA-Z_:][\w:]{0,500}[ \t]*(\{|[ \t][-+\dNI])|\Z)", re.A)
+"""A page's first line that is not empty. What another server answers, as with its login, has none like it."""
 _ABSENT = frozenset({"", "None"})
 """What a label says while the engine does not know its number yet."""
 
@@ -64,6 +66,8 @@ def parse_engine_metrics(text: str, catalogue: Catalogue = CATALOGUE) -> Page:
     """Return what a page says. Raises PageUnreadable."""
     if text.count("\n") > MAX_LINES:
         raise PageUnreadable("too_large", f"more than {MAX_LINES} lines")
+    if not _BEGINNING.match(text):
+        raise PageUnreadable("not_prometheus", "it begins with neither a comment nor a sample")
     # Without the histograms that make up most of a page: parsing costs 10 µs a line.
     lines = [match[0] for match in _known_lines(catalogue).finditer(text)]
     if len(lines) > MAX_SAMPLES:

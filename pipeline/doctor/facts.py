@@ -63,7 +63,8 @@ class ReportsFacts:
     topic: str
     group: str
     late: Mapping[int, int]
-    """Records that have waited for longer than a connector ever takes, by partition."""
+    """Records that have waited for longer than a connector ever takes, by partition; of none, where the topic
+    does not exist."""
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,13 @@ def kafka_findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _reports(reports: ReportsFacts) -> Iterator[Finding]:
+    if not reports.late:
+        yield Finding(
+            "reports-topic-missing",
+            "problem",
+            f"lmcache.topic {reports.topic} does not exist",
+            "set it to the topic that LMCache's servers write to, or start one of them, which makes it",
+        )
     late = {number: count for number, count in reports.late.items() if count}
     if late:
         yield Finding(

@@ -20,7 +20,7 @@ LATE_SECONDS = 60.0
 
 
 async def ask_reports(settings: Settings, now: float, seconds: float) -> ReportsFacts | None:
-    """Return how much is unread; None where no such topic is set, or it is not there.
+    """Return how much is unread; None where no such topic is set.
 
     Raises KAFKA_FAILURES, CertificateUnreadable.
     """
@@ -36,7 +36,7 @@ async def ask_reports(settings: Settings, now: float, seconds: float) -> Reports
         if found.hidden:
             raise TopicAuthorizationFailedError(topic)
         if not found.partitions:
-            return None
+            return ReportsFacts(topic, group, {})
         places = [TopicPartition(topic, number) for number in range(found.partitions)]
         begins = await consumer.beginning_offsets(places)
         ends = await consumer.end_offsets(places)

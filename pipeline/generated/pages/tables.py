@@ -38,7 +38,8 @@ TIMES = """\
 `now()`, `toDateTime(1767268800)`, Grafana's `$__fromTime`. A `DateTime` of *another* zone than the session's
 loses it on the way to a view: give `toUnixTimestamp(now('UTC'))`, from a client
 `toUnixTimestamp({from:DateTime('UTC')})`. A clock in the hour that a change of daylight saving shows twice is
-refused, and so is one that is the present time in UTC but not in the session.
+refused, and so is one that is the present time in UTC but not in the session. A client's datetime without a
+zone is the session's clock, too: the present time of another zone finds nothing there, so give it its zone.
 
 **Any profile.** Views set what a reader's profile could change in them, and say `FINAL` in their own text. A
 tool that cannot pass arguments can read `occupancy_now`, `stream_health_now`, `hit_potential_1h` and the

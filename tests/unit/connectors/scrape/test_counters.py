@@ -393,7 +393,7 @@ def test_the_largest_number_of_each_kind_is_taken(line: str, number: int, field:
 
 
 @pytest.mark.parametrize(
-    "page", ["", "\n\n", "process_cpu_seconds_total 3.5\n", "sglang:num_running_reqs 3\n", "<html>\n"]
+    "page", ["", "\n\n", "process_cpu_seconds_total 3.5\n", "sglang:num_running_reqs 3\n", "# EOF\n"]
 )
 def test_page_that_knows_nothing_gives_nothing(page: str) -> None:
     assert parse_engine_metrics(page) == Page({})
@@ -409,12 +409,15 @@ def many_labels(count: int) -> str:
     [
         ('vllm:prefix_cache_hits_total{engine="0" 5\n', "not_prometheus"),
         (QUERIES % "five", "not_prometheus"),
+        ("\n<!doctype html><title>Sign in</title>\n", "not_prometheus"),
+        ('{"detail": "Not Found"}', "not_prometheus"),
+        ("Not found", "not_prometheus"),
         ("\n" * (MAX_LINES + 1), "too_large"),
         (QUERIES % 1 * (MAX_SAMPLES + 1), "too_large"),
         (many_labels(MAX_LINE_CHARACTERS // 5), "too_large"),
         (many_labels(1_000) * 100, "too_large"),
     ],
-    ids=["no end", "no number", "lines", "samples", "one line", "all lines"],
+    ids=["no end", "no number", "a login", "JSON", "a sentence", "lines", "samples", "one line", "all lines"],
 )
 def test_a_page_that_is_none_or_too_much_is_refused(page: str, reason: ScrapeFailure) -> None:
     with pytest.raises(PageUnreadable) as raised:
@@ -425,7 +428,7 @@ def test_a_page_that_is_none_or_too_much_is_refused(page: str, reason: ScrapeFai
 
 @pytest.mark.parametrize(
     "page",
-    [QUERIES % 1 * MAX_SAMPLES, many_labels(1_500) * 30, "\n" * MAX_LINES, "v" * (8 << 20)],
+    [QUERIES % 1 * MAX_SAMPLES, many_labels(1_500) * 30, "\n" * MAX_LINES, "# " + "v" * (8 << 20)],
     ids=["samples", "labels", "lines", "characters"],
 )
 def test_the_worst_page_that_is_taken_takes_little(page: str, monkeypatch: pytest.MonkeyPatch) -> None:

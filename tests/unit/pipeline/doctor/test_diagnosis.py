@@ -454,5 +454,8 @@ def test_reports_that_nobody_reads_are_a_problem_where_they_wait() -> None:
     assert (finding.code, finding.severity) == ("reports-unread", "problem")
     assert finding.message.startswith("1,007 records of lmc ")
     assert finding.subjects == ("partition 1", "partition 2")
+    absent = replace(HEALTHY_FACTS.kafka, reports=replace(reports, late={}))
+    (finding,) = diagnose(replace(HEALTHY_FACTS, kafka=absent))
+    assert (finding.code, finding.message) == ("reports-topic-missing", "lmcache.topic lmc does not exist")
     read = replace(reports, late={0: 0, 1: 0})
     assert diagnose(replace(HEALTHY_FACTS, kafka=replace(HEALTHY_FACTS.kafka, reports=read))) == []
