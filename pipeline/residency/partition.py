@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
-import numpy as np
 
 from pipeline.applying.state import State
 from pipeline.applying.steps import Steps, at_once
@@ -20,19 +17,21 @@ from pipeline.errors import (
 )
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
-from pipeline.reading.numbered import Numbered, Readable, between, last_offset, one_by_one, said_by
+from pipeline.reading.numbered import Numbered, Readable, last_offset, one_by_one, said_by
 from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.residency.checkpoint.bases import CheckpointRecord
+from pipeline.residency.checkpoint.committed import Committed
 from pipeline.residency.checkpoint.partition_bases import PartitionBases
-from pipeline.residency.checkpoint.position import begins, included, read, slots_of_sources
+from pipeline.residency.checkpoint.position import begins, read, slots_of_sources
 from pipeline.residency.checkpoint.restoring import restore
 from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
+from pipeline.residency.cut import Cut
 from pipeline.residency.sharding.residency_records import ResidencyRecords
-from pipeline.residency.silence import Silence, SilenceState, SourceKey
+from pipeline.residency.silence import Silence, SourceKey, in_order, received_at
 from pipeline.residency.source import SourceResidency, new_head
+from pipeline.residency.troubles import troubles, without_content
 from schemas.checkpoints import (
     BASE,
     FORMAT,
@@ -54,20 +53,6 @@ so much longer, and each costs a record a shard. Less than from one cut to the n
 where cuts are made oftener."""
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-@dataclass(frozen=True)
-class Cut:
-    """One consistent checkpoint: everything that follows from the records before `next_offset`."""
-
-    next_offset: int
-    dirty: bool
-    """False when there is nothing to commit: no rows of its own, and no new offset."""
-    rows: list[Row] = field(default_factory=list)
-    checkpoints: list[CheckpointRecord] = field(default_factory=list)
-    """Records for the checkpoint topic, same partition number."""
-    residency: list[tuple[int, bytes, bytes]] = field(default_factory=list)
-    """(shard, key, value) for the residency topic."""
 
 
 class PartitionState(State[Readable, Cut]):
@@ -97,14 +82,7 @@ class PartitionState(State[Readable, Cut]):
         self._left_out: list[tuple[SourceName, Counter[LimitReason]]] = []
         """Of forgotten sources."""
         self._saved_offset = 0
-        self._announced = 0
-        """Another state has committed everything before this offset."""
-        self._restored: PartitionMeta | None = None
-        """Of the checkpoint, until everything that was committed with it is applied once more."""
-        self._included: dict[SourceKey, int] = {}
-        """Until then: the offset before which a source has, or may not have, what it said."""
-        self._behind: set[SourceKey] = set()
-        """Until then: sources that lack records which the log has no more."""
+        self._committed = Committed()
         self._gone: list[Forgotten] = []
         """Sources that were forgotten where whoever continues from the checkpoint may begin."""
         self._leaves = False
@@ -118,12 +96,12 @@ class PartitionState(State[Readable, Cut]):
 
         What was said of residency until then is not said again; rows are written again and are the same.
         """
-        self._announced = offset
+        self._committed = Committed(offset)
 
     @property
     def known_to(self) -> int:
         """Return the offset before which the log had records that this state, or its checkpoint, is of."""
-        return self.next_offset if self._restored is None else self._restored.next_offset
+        return self.next_offset if self._committed.meta is None else self._committed.end
 
     def leaves(self) -> None:
         """Somebody else goes on from the next cut."""
@@ -142,11 +120,11 @@ class PartitionState(State[Readable, Cut]):
 
     def apply(self, offset: int, record: Readable) -> None:
         """Apply the record at `offset`, which `refusal` has nothing against."""
-        if self._restored is not None:
+        if self._committed.meta is not None:
             self.apply_all([(offset, record)])
             return
         key = _key_of(record)
-        for silent in self._silence.heard(key, _received(record)):
+        for silent in self._silence.heard(key, received_at(record)):
             self._forget(silent, offset)
         self._apply(self._source(key), record, offset)
         self._bases.changed(key, offset)
@@ -158,12 +136,12 @@ class PartitionState(State[Readable, Cut]):
         They are in order of their first offsets, those of a source in the order of the log. Source by source
         they are applied, since none depends on another one, unless one may be forgotten between them.
         """
-        if self._restored is not None:
+        if self._committed.meta is not None:
             records = self._applied_again(records)
             if not records:
                 return
         keys = [_key_of(record) for _, record in records]
-        if self.next_offset < self._announced or not self._all_heard(keys, records):
+        if self.next_offset < self._committed.end or not self._silence.all_heard(*in_order(keys, records)):
             for self.applying, record in one_by_one(records):
                 self.apply(self.applying, record)
             return
@@ -179,34 +157,16 @@ class PartitionState(State[Readable, Cut]):
 
     def _applied_again(self, records: Sequence[Numbered]) -> Sequence[Numbered]:
         """Apply what was committed before, where a source lacks it; return the records behind that."""
-        end = self._announced
+        committed = self._committed
         for numbered in records:
             key = _key_of(numbered[1])
-            again = between(numbered, self._included.get(key, 0), end)
+            again = committed.again(numbered, key)
             if again is not None:
                 self.applying, record = again
                 self._apply(self._source(key), record, self.applying)
                 self._bases.changed(key, self.applying)
-        self._advance(min(max(last_offset(numbered) for numbered in records), end - 1))
-        behind = (between(numbered, end, math.inf) for numbered in records)
-        return [numbered for numbered in behind if numbered is not None]
-
-    def _all_heard(self, keys: Sequence[SourceKey], records: Sequence[Numbered]) -> bool:
-        """Note that the sources were heard; return False, and note nothing, if one may be forgotten."""
-        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-        counts, offsets, received = [], [], []
-        for offset, record in records:
-            if isinstance(record, PlainRun):
-                counts.append(len(record.records))
-                offsets.append(record.offsets)
-                received.append(record.rows["received_at"])
-            else:
-                counts.append(1)
-                offsets.append(np.array([offset]))
-                received.append(np.array([_received(record)]))
-        order = np.argsort(np.concatenate(offsets), kind="stable")
-        sources = np.repeat(np.array([numbers[key] for key in keys], np.int64), counts)
-        return self._silence.all_heard([*numbers], sources[order], np.concatenate(received)[order])
+        self._advance(min(max(last_offset(numbered) for numbered in records), committed.end - 1))
+        return committed.later(records)
 
     def _apply(self, source: SourceResidency, record: Readable, offset: int) -> None:
         for part in record.parts if isinstance(record, PartlyPlain) else (record,):
@@ -245,7 +205,7 @@ class PartitionState(State[Readable, Cut]):
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
         """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
         for name, source in self.sources.items():
-            if refused.names(*name) and self._included.get(name, 0) <= offset:
+            if refused.names(*name) and self._committed.included(name) <= offset:
                 source.record_set_aside(offset)
                 self._bases.changed(name, offset)
         self._advance(offset)
@@ -254,14 +214,10 @@ class PartitionState(State[Readable, Cut]):
         """Go on at `beginning`: the records before it that were not applied are gone.
 
         Whose they were nobody knows, and no batch may ever come that shows a gap. So every source may lack
-        something from here on. Of records that were committed only those may whose bases lack some: they go
-        on behind these, as rows say already what they said.
+        something from here on, unless they were committed.
         """
-        if self._restored is not None:
-            reached = min(beginning, self._announced)
-            self._behind |= {name for name in self.sources if self._included.get(name, 0) < reached}
-            self._included |= dict.fromkeys(self._behind, self._announced)
-            self._advance(reached - 1)
+        if self._committed.meta is not None:
+            self._advance(self._committed.removed(self.sources, beginning) - 1)
         if self.next_offset < beginning:
             for name in self.sources:
                 self._lacks_removed(name, beginning - 1)
@@ -277,17 +233,7 @@ class PartitionState(State[Readable, Cut]):
         Leaves out sources that are no longer read. A source without a first batch counts neither as partial
         nor as degraded.
         """
-        read = [source for source in self.sources.values() if source.head.closed_reason in ("", "silent")]
-        trusts = [
-            source.overall_trust().trust for source in read if source.opened and not source.head.closed_at
-        ]
-        return {
-            "partial": trusts.count("partial"),
-            "degraded": trusts.count("degraded"),
-            "disconnected": sum(source.head.connectivity.disconnected_from is not None for source in read),
-            "drifting": sum(source.drifts for source in read),
-            "limited": sum(source.head.limited for source in read),
-        }
+        return troubles(self.sources.values())
 
     def take_left_out(self) -> list[tuple[SourceName, Counter[LimitReason]]]:
         """Return how many events of which source limits kept out since the last call."""
@@ -300,11 +246,7 @@ class PartitionState(State[Readable, Cut]):
 
     def take_without_content(self) -> Counter[WithoutContent]:
         """Return how many blocks got no content hash, and why, since the last call."""
-        found: Counter[WithoutContent] = Counter()
-        for source in self.sources.values():
-            if source.pools.without_content:
-                found += source.pools.take_without_content()
-        return found
+        return without_content(self.sources.values())
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.
@@ -323,7 +265,7 @@ class PartitionState(State[Readable, Cut]):
         residency = ResidencyRecords(
             self.partition, self.next_offset, self._shards, partitions=self._partitions or 0
         )
-        committed_before = self.next_offset < self._announced
+        committed_before = self.next_offset < self._committed.end
         forgotten, self._forgotten = self._forgotten, []
         for source in forgotten:
             rows += source.windows.take_all()
@@ -374,32 +316,18 @@ class PartitionState(State[Readable, Cut]):
 
     def _advance(self, offset: int) -> None:
         before, self.next_offset = self.next_offset, offset + 1
-        if before < self._announced <= self.next_offset:
+        if before < self._committed.end <= self.next_offset:
             self._is_committed()
 
     def _is_committed(self) -> None:
         """Everything that another state has committed is applied: from here on this one commits."""
         for source in [*self._forgotten, *self.sources.values()]:
             source.take_changes()
-        restored, self._restored = self._restored, None
-        if restored is None:
-            return
-        self._included.clear()
-        heard: dict[SourceKey, SilenceState] = {}
-        for one in restored.sources:
-            key = one.replica, one.dp_rank
-            known = self.sources.get(key)
-            if known is not None:
-                heard[key] = SilenceState(one.clock, one.received_at)
-                if key in self._behind and one.carried_to is not None:
-                    known.windows.skip_to(one.carried_to)
-                known.windows.were_carried(one.carried_to, one.written_to)
-        for key in self.sources.keys() - heard.keys():
-            heard[key] = SilenceState(restored.clock)
-        self._silence = Silence(self._settings.forget_seconds, restored.clock, heard)
-        for name in self._behind:
-            self._lacks_removed(name, self._announced - 1)
-        self._behind.clear()
+        committed, self._committed = self._committed, Committed(self._committed.end)
+        if (found := committed.applied(self.sources, self._settings.forget_seconds)) is not None:
+            self._silence, lacking = found
+            for name in lacking:
+                self._lacks_removed(name, committed.end - 1)
 
     @classmethod
     def restore(
@@ -431,12 +359,10 @@ class PartitionState(State[Readable, Cut]):
                 raise CheckpointCorrupt("the partition", "record @meta")
             return
         position = read(meta)
-        self._restored, self._gone = position, position.forgotten
-        self.next_offset, self._saved_offset = begins(position), position.next_offset
-        self._announced = position.next_offset
-        self._included = included(position)
+        self._committed, self._gone = Committed(position.next_offset, position), position.forgotten
+        self.next_offset, self._saved_offset = self._committed.begins, position.next_offset
         self._load_sources(latest, position)
-        if self.next_offset == self._announced:
+        if self.next_offset == position.next_offset:
             self._is_committed()
 
     def _load_sources(self, latest: Mapping[bytes, bytes], position: PartitionMeta) -> None:
@@ -452,7 +378,7 @@ class PartitionState(State[Readable, Cut]):
                 raise CheckpointCorrupt(f"{name[0]}/{name[1]}", "the base")
             with damaged_if_it_fails(key):
                 source, base = restore(key, latest, self._settings, self._counting(name), self._contradiction)
-                if base.number != at_cut.base or base.next_offset > self._included[name]:
+                if base.number != at_cut.base or base.next_offset > self._committed.included(name):
                     raise CheckpointDamaged(shown_key(key), "it is of another moment")
                 self.sources[name] = source
                 self._bases.add(name, source, base, written.pop(name))
@@ -471,10 +397,3 @@ class PartitionState(State[Readable, Cut]):
 def _key_of(record: Readable) -> SourceKey:
     said = said_by(record)
     return said.replica, said.dp_rank
-
-
-def _received(record: Readable) -> float:
-    """Return when the last batch was received, 0 if there is none."""
-    if isinstance(record, EventsRecord):
-        return record.batches[-1].received_at if record.batches else 0.0
-    return record.received_at

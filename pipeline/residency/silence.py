@@ -17,6 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled
+from pipeline.reading.numbered import Numbered, Readable
+from pipeline.reading.plain_runs import PlainRun
+from schemas.events import EventsRecord
 
 STEP_SECONDS: Final = 60.0
 """Sources that are read are heard every ten seconds."""
@@ -102,6 +105,33 @@ class Silence:
         for key in found:
             del self._heard[key]
         return found
+
+
+def in_order(
+    keys: Sequence[SourceKey], records: Sequence[Numbered]
+) -> tuple[list[SourceKey], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Return of which sources records are; in the order of the log, of which each is and when received."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    counts, offsets, received = [], [], []
+    for offset, record in records:
+        if isinstance(record, PlainRun):
+            counts.append(len(record.records))
+            offsets.append(record.offsets)
+            received.append(record.rows["received_at"])
+        else:
+            counts.append(1)
+            offsets.append(np.array([offset]))
+            received.append(np.array([received_at(record)]))
+    order = np.argsort(np.concatenate(offsets), kind="stable")
+    sources = np.repeat(np.array([numbers[key] for key in keys], np.int64), counts)
+    return [*numbers], sources[order], np.concatenate(received)[order]
+
+
+def received_at(record: Readable) -> float:
+    """Return when the last batch was received, 0 if there is none."""
+    if isinstance(record, EventsRecord):
+        return record.batches[-1].received_at if record.batches else 0.0
+    return record.received_at
 
 
 @compiled

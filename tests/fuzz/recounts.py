@@ -19,7 +19,8 @@ from pipeline.reading.numbered import Readable
 from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.records import read
-from pipeline.residency.partition import Cut, PartitionState
+from pipeline.residency.cut import Cut
+from pipeline.residency.partition import PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.keys import RowKey, key_of

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pipeline.residency.partition import Cut, PartitionState
+from pipeline.residency.cut import Cut
+from pipeline.residency.partition import PartitionState
 from pipeline.residency.source import SourceResidency
 from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import Worker

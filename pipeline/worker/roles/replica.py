@@ -8,7 +8,8 @@ from typing import ClassVar
 from connectors.kafka.encoding import Prefixes
 from pipeline.reading.events_reader import EventsReader
 from pipeline.reading.numbered import Readable
-from pipeline.residency.partition import Cut, PartitionState
+from pipeline.residency.cut import Cut
+from pipeline.residency.partition import PartitionState
 from pipeline.worker.checkpoint.record import Record
 from pipeline.worker.roles.residency_topic import ResidencyTopic
 from pipeline.worker.roles.role import Role

@@ -17,7 +17,7 @@ from pipeline.errors import CheckpointCorrupt
 from pipeline.kafka.refusal import SourceName
 from pipeline.residency import limits
 from pipeline.residency.checkpoint import bases
-from pipeline.residency.partition import Cut
+from pipeline.residency.cut import Cut
 from schemas.checkpoints import BASE, SourceBase, part_slot, slot_key
 from schemas.events import Event, EventsRecord, Removed, Stored
 from schemas.rows import OccupancyRow, Row

@@ -14,7 +14,7 @@ from pipeline.applying.offered import Offered
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.kafka.decoding import decode_choice, decode_residency
 from pipeline.kafka.refusal import RecordRefused
-from pipeline.residency.partition import Cut
+from pipeline.residency.cut import Cut
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.set_aside import KeptAside

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from pipeline.residency.partition import Cut
+from pipeline.residency.cut import Cut
 from schemas.events import Event, Removed, Stored
 from schemas.residency import FILLS
 from tests.support.inputs.event_records import batch, record, sent

@@ -1,0 +1,76 @@
+"""What was committed before a state began, and what of it some of its sources still lack. No IO."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from pipeline.reading.numbered import Numbered, Readable, between
+from pipeline.residency.checkpoint.position import begins, included
+from pipeline.residency.silence import Silence, SilenceState, SourceKey
+from pipeline.residency.source import SourceResidency
+from schemas.checkpoints import PartitionMeta
+
+Sources = Mapping[SourceKey, SourceResidency]
+
+
+class Committed:
+    """Records before `end` were committed by another state.
+
+    One that goes on from its checkpoint, `meta`, applies to each source what its base lacks of them.
+    """
+
+    def __init__(self, end: int = 0, meta: PartitionMeta | None = None) -> None:
+        self.end = end
+        self.meta = meta
+        """None where checkpoints are lost, or everything is applied that was committed with them."""
+        self.begins = 0 if meta is None else begins(meta)
+        """Offset of the first record that some source lacks."""
+        self._included = {} if meta is None else included(meta)
+        self._behind: set[SourceKey] = set()
+        """Sources that lack records which the log has no more."""
+
+    def included(self, key: SourceKey) -> int:
+        """Return the offset before which a source has, or may not have, what it said."""
+        return self._included.get(key, 0)
+
+    def again(self, numbered: Numbered, key: SourceKey) -> Numbered | None:
+        """Return what of records a source lacks although it was committed."""
+        return between(numbered, self.included(key), self.end)
+
+    def later(self, records: Sequence[Numbered]) -> list[tuple[int, Readable]]:
+        """Return what of records was not committed."""
+        behind = (between(numbered, self.end, math.inf) for numbered in records)
+        return [numbered for numbered in behind if numbered is not None]
+
+    def removed(self, keys: Iterable[SourceKey], beginning: int) -> int:
+        """Note that the log lost records before an offset; return where to go on, of those committed.
+
+        Only sources lack something whose bases lack some: they go on behind all that was committed, as rows
+        say already what it said.
+        """
+        reached = min(beginning, self.end)
+        self._behind |= {key for key in keys if self.included(key) < reached}
+        self._included |= dict.fromkeys(self._behind, self.end)
+        return reached
+
+    def applied(self, sources: Sources, forget_seconds: float) -> tuple[Silence, set[SourceKey]] | None:
+        """Bring sources to where the checkpoint was, as all that was committed is applied to them.
+
+        Returns when each was heard, and those that lack something; None if there was no checkpoint.
+        """
+        meta = self.meta
+        if meta is None:
+            return None
+        heard: dict[SourceKey, SilenceState] = {}
+        for one in meta.sources:
+            key = one.replica, one.dp_rank
+            known = sources.get(key)
+            if known is not None:
+                heard[key] = SilenceState(one.clock, one.received_at)
+                if key in self._behind and one.carried_to is not None:
+                    known.windows.skip_to(one.carried_to)
+                known.windows.were_carried(one.carried_to, one.written_to)
+        for key in sources.keys() - heard.keys():
+            heard[key] = SilenceState(meta.clock)
+        return Silence(forget_seconds, meta.clock, heard), self._behind
