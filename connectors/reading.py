@@ -13,6 +13,7 @@ from connectors.discovery.follow import Follower
 from connectors.order.backlog import BacklogBudget
 from connectors.order.gathered import Gathered, Slot
 from connectors.order.idle import IDLE_SECONDS, IdleReports
+from connectors.order.log import Hearers
 from connectors.order.open_runs import OpenRuns
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
@@ -31,7 +32,7 @@ from connectors.sources import Source, SourceKey
 from connectors.telemetry.events import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
 from schemas.reasons import ClosedReason
-from schemas.settings import Settings
+from schemas.settings import Connector, Settings
 
 MIN_TICK_SECONDS = 0.005
 """Runs are looked at for their age this often at most."""
@@ -41,6 +42,16 @@ LOOK_SECONDS = 1.0
 """Sources are looked at for what they miss, and for silence, this often."""
 STOP_SHARE = 0.25
 """Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
+
+
+def _subscriber(settings: Connector, telemetry: Telemetry) -> Subscriber:
+    return Subscriber(
+        hand_over_bytes=settings.hand_over_bytes,
+        rest_seconds=settings.linger_seconds * REST_SHARE,
+        # Without a linger every message is a record, and nothing could be gathered.
+        together=settings.linger_seconds > 0,
+        refused=telemetry.endpoint_refused,
+    )
 
 
 class Reading:
@@ -63,28 +74,20 @@ class Reading:
         self._positions = positions
         self._telemetry = telemetry
         self.streams: dict[SourceKey, SourceStream] = {}
-        self.subscriber = Subscriber(
-            hand_over_bytes=settings.connector.hand_over_bytes,
-            rest_seconds=settings.connector.linger_seconds * REST_SHARE,
-            # Without a linger every message is a record, and nothing could be gathered.
-            together=settings.connector.linger_seconds > 0,
-            refused=telemetry.endpoint_refused,
-        )
+        self.subscriber = _subscriber(self._settings, telemetry)
         self._open_runs = OpenRuns()
         self._gathered = Gathered()
         self._slots: dict[SourceKey, Slot] = {}
-        self.backlog = BacklogBudget(settings.connector.backlog_bytes)
+        self.backlog = BacklogBudget(self._settings.backlog_bytes)
         self._replay_requests = ReplayRequests(
             self.streams,
-            timeout_seconds=settings.connector.replay_timeout_seconds,
+            timeout_seconds=self._settings.replay_timeout_seconds,
             publish=self._publish,
             room=publisher.room,
             charge=self._charge_replay,
         )
         self._scraper = Scraper(
-            interval_seconds=settings.connector.scrape_seconds,
-            deliver=self._note_counters,
-            telemetry=telemetry,
+            interval_seconds=self._settings.scrape_seconds, deliver=self._note_counters, telemetry=telemetry
         )
         self._follower = Follower(settings, file, self, telemetry)
         self._dealing = Dealing(
@@ -184,10 +187,9 @@ class Reading:
             source,
             self._settings,
             time.time,
-            observe=self._telemetry.stream_event,
+            Hearers(self._telemetry.stream_event, partial(self._open_runs.opened, source.key)),
             resume=position,
             budget=self.backlog,
-            opened=partial(self._open_runs.opened, source.key),
             slot=slot,
             forwarding=self._dealing.forwarding,
         )

@@ -16,6 +16,7 @@ from connectors.lmcache.names import replica_id, source_at
 from connectors.lmcache.streams import MemoryStream, ReportStream, StorageStream
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.order.idle import IdleReports
+from connectors.order.log import Hearers
 from connectors.order.open_runs import OpenRuns
 from connectors.positions.keeper import Positions
 from connectors.process.stopping import ended
@@ -234,9 +235,8 @@ class Servers:
             source,
             self._settings.connector,
             time.time,
-            self._telemetry.stream_event,
+            Hearers(self._telemetry.stream_event, partial(self._open_runs.opened, source.key)),
             position,
-            partial(self._open_runs.opened, source.key),
             "made_up_id" if made_up(place.instance) and not place.backend else None,
         )
         self.streams[source.key] = self._at[place] = stream

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from connectors.lmcache.decoder import Part, Reported
-from connectors.order.log import Observe, SourceLog, StreamCounts
+from connectors.order.log import NOBODY, Hearers, SourceLog, StreamCounts
 from connectors.order.sequence import StoredPosition
 from connectors.positions.ledger import latest
 from connectors.sources import Source
@@ -49,9 +49,8 @@ class ReportStream(ABC):
         source: Source,
         settings: Connector,
         clock: Callable[[], float],
-        observe: Observe | None = None,
+        hearers: Hearers = NOBODY,
         resume: PositionRecord | None = None,
-        opened: Callable[[float], None] = lambda due_at: None,
         remark: Remark | None = None,
     ) -> None:
         """`resume` is where the log ends for the source; the rest is as for a `SourceStream`.
@@ -63,7 +62,7 @@ class ReportStream(ABC):
         stored = None
         if resume is not None and resume.incarnation:
             stored = StoredPosition(resume.incarnation, resume.seq, resume.fingerprint, resume.closed)
-        self._log = SourceLog(source, settings, observe, stored, clock(), opened, publisher=LmcacheServer())
+        self._log = SourceLog(source, settings, hearers, stored, clock(), publisher=LmcacheServer())
         self._go_on(resume)
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -44,6 +44,17 @@ _NOTICE_BYTES = 80
 
 Observe = Callable[["Source", Event], None]
 """Called with each Opened, Gap, Undecodable and Closed as it happens."""
+
+
+class Hearers(NamedTuple):
+    """Who hears at once of what becomes of a source."""
+
+    event: Observe | None = None
+    opened: Callable[[float], None] = lambda due_at: None
+    """Called for each run that opens, with the time at which it is due."""
+
+
+NOBODY = Hearers()
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -109,10 +120,9 @@ class SourceLog:
         self,
         source: Source,
         settings: Connector,
-        observe: Observe | None,
+        hearers: Hearers,
         resume: StoredPosition | None,
         now: float,
-        opened: Callable[[float], None],
         forwarding: Forwarding = NOTHING_FORWARDED,
         publisher: Publisher | None = None,
     ) -> None:
@@ -133,13 +143,13 @@ class SourceLog:
             else hash_domain(source.model, SCHEME, source.tenant),
             record_bytes=settings.record_bytes,
             linger_seconds=settings.linger_seconds,
-            opened=opened,
+            opened=hearers.opened,
         )
         self.position: SequencePosition | None = None
         """The last batch taken; None before the first one of a session."""
         self.newest_at = float("-inf")
         """Engine time of the last batch taken, seconds since the epoch."""
-        self._observe = observe
+        self._observe = hearers.event
         self.rank = NO_RANK
         """Data-parallel rank that batches of this session said last; NO_RANK before one did."""
         self._remarks: list[str] = []

@@ -11,7 +11,7 @@ from connectors.normalise.scanned import Scanned
 from connectors.order.asks import Ask, Outcome
 from connectors.order.backlog import Backlog, BacklogBudget, Message
 from connectors.order.gathered import NOTHING, Slot
-from connectors.order.log import Observe, SourceLog, StreamCounts, understood
+from connectors.order.log import NOBODY, Hearers, SourceLog, StreamCounts, understood
 from connectors.order.recovery import Recovery
 from connectors.order.sequence import SequencePosition, StoredPosition, fingerprint_of
 from connectors.sources import Source
@@ -35,23 +35,22 @@ class SourceStream:
         source: Source,
         settings: Connector,
         clock: Callable[[], float],
-        observe: Observe | None = None,
+        hearers: Hearers = NOBODY,
         resume: StoredPosition | None = None,
         budget: BacklogBudget | None = None,
-        opened: Callable[[float], None] = lambda due_at: None,
         slot: Slot | None = None,
         forwarding: Forwarding = NOTHING_FORWARDED,
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
         `resume` is where the log ends for this source; `budget` is shared with other streams;
-        `opened` is called for each run that opens, and when `due` will close it. Batches that are put into
-        `slot` count as taken; `due` has to be called when they are old enough, too.
+        Batches that are put into `slot` count as taken. `due` has to be called when a run that opened is due,
+        and when batches of the slot are old enough.
         """
         self.source = source
         self._clock = clock
         self._settings = settings
-        self._log = SourceLog(source, settings, observe, resume, clock(), opened, forwarding)
+        self._log = SourceLog(source, settings, hearers, resume, clock(), forwarding)
         self._recovery = Recovery(
             self._log,
             Backlog(budget or BacklogBudget(settings.backlog_bytes)),

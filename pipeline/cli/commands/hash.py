@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, cast
 
 import click
 import msgspec
@@ -32,6 +32,20 @@ class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
     cache_salt: str | None = None
     items: list[Item] = []
     extra_key: str | None = None
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """The options that say how to hash."""
+
+    vllm: str | None
+    sglang: str | None
+    block_size: int | None
+    algorithm: str | None
+    key_file: str | None
+    seed: str | None
+    lookahead: int | None
+    pairs: bool
+    dynamo: bool
 
 
 @click.command(
@@ -72,56 +86,55 @@ class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
 @click.option("--pairs", is_flag=True, help="SGLang with EAGLE: it caches pairs of tokens.")
 @click.option("--dynamo", is_flag=True, help="SGLang's events have the format dynamo.")
 @click.option("--model", help="Print a question for `kvlens index` about this model.")
-def hash(
-    file: str,
-    vllm: str | None,
-    sglang: str | None,
-    block_size: int | None,
-    algorithm: Algorithm | Literal["content"] | None,
-    key_file: str | None,
-    seed: str | None,
-    lookahead: int | None,
-    pairs: bool,
-    dynamo: bool,
-    model: str | None,
-) -> None:
+def hash(file: str, model: str | None, **options: Any) -> None:
     """Print the block hashes of a prompt's token ids, one a line, as the engine's events have them.
 
     FILE is JSON, - for standard input: a list of token ids, or an object with token_ids and, where the engine
     hashes them, lora_name, lora_path, lora_id, cache_salt, items ([identifier, offset, length] of each) and
     extra_key (SGLang). Nothing but the hashes leaves this process.
     """
-    if algorithm == SCHEME:
-        if vllm or sglang or seed is not None or lookahead is not None or pairs or dynamo:
-            raise click.UsageError("content hashes are of no engine: only --block-size and --key-file count")
-        prompt = _read(file)
-        fewer = f"{len(prompt.token_ids)} tokens fill no block of {block_size or 16}"
-        _show(_content(prompt, block_size or 16, key_file), model, fewer)
-        return
-    if key_file is not None:
-        raise click.UsageError("--key-file is for --algorithm content")
-    if (vllm is None) == (sglang is None):
-        raise click.UsageError("give one of --vllm and --sglang, with the engine's version")
-    if sglang is not None and (algorithm is not None or seed is not None or lookahead is not None):
-        raise click.UsageError("--algorithm, --seed and --lookahead are vLLM's")
-    if vllm is not None and (pairs or dynamo):
-        raise click.UsageError("--pairs and --dynamo are SGLang's")
+    asked = _Asked(**options)
+    _require_sense(asked)
     prompt = _read(file)
-    try:
-        if vllm is not None:
-            engine = Vllm(vllm, block_size or 16, algorithm or "sha256", seed, lookahead or 0)
-            words = engine.words(prompt.token_ids, _request(prompt))
-        else:
-            pages = Sglang(sglang or "", block_size or 1, pairs, dynamo)
-            words = pages.words(prompt.token_ids, salt=prompt.cache_salt, extra_key=prompt.extra_key)
-    except NotComputable as error:
-        raise Failure(str(error)) from error
-    if (said := _beyond(vllm, sglang)) is not None:
-        _tell(said)
-    if sglang is None:
-        _show(words, model, f"{len(prompt.token_ids)} tokens fill no block of {block_size or 16}")
+    size = asked.block_size or (1 if asked.sglang else 16)
+    if asked.algorithm == SCHEME:
+        words = _content(prompt, size, asked.key_file)
     else:
-        _show(words, model, f"{len(prompt.token_ids)} tokens fill no page of {block_size or 1}")
+        try:
+            words = _words(prompt, size, asked)
+        except NotComputable as error:
+            raise Failure(str(error)) from error
+        if (said := _beyond(asked.vllm, asked.sglang)) is not None:
+            _tell(said)
+    unit = "page" if asked.sglang else "block"
+    _show(words, model, f"{len(prompt.token_ids)} tokens fill no {unit} of {size}")
+
+
+def _require_sense(asked: _Asked) -> None:
+    """Raise UsageError where options do not go together."""
+    of_vllm = asked.seed is not None or asked.lookahead is not None
+    if asked.algorithm == SCHEME:
+        if asked.vllm or asked.sglang or of_vllm or asked.pairs or asked.dynamo:
+            raise click.UsageError("content hashes are of no engine: only --block-size and --key-file count")
+        return
+    if asked.key_file is not None:
+        raise click.UsageError("--key-file is for --algorithm content")
+    if (asked.vllm is None) == (asked.sglang is None):
+        raise click.UsageError("give one of --vllm and --sglang, with the engine's version")
+    if asked.sglang is not None and (asked.algorithm is not None or of_vllm):
+        raise click.UsageError("--algorithm, --seed and --lookahead are vLLM's")
+    if asked.vllm is not None and (asked.pairs or asked.dynamo):
+        raise click.UsageError("--pairs and --dynamo are SGLang's")
+
+
+def _words(prompt: _Prompt, size: int, asked: _Asked) -> list[int]:
+    """Return the hashes as an engine computes them. Raises NotComputable."""
+    if asked.vllm is not None:
+        algorithm = cast(Algorithm, asked.algorithm or "sha256")
+        engine = Vllm(asked.vllm, size, algorithm, asked.seed, asked.lookahead or 0)
+        return engine.words(prompt.token_ids, _request(prompt))
+    pages = Sglang(asked.sglang or "", size, asked.pairs, asked.dynamo)
+    return pages.words(prompt.token_ids, salt=prompt.cache_salt, extra_key=prompt.extra_key)
 
 
 def _beyond(vllm: str | None, sglang: str | None) -> str | None:

@@ -17,6 +17,7 @@ from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.order import gathered as gathered_module
 from connectors.order.gathered import FIRST_SLOTS, SLOT_BATCHES, SLOT_BYTES, Gathered, Slot
 from connectors.order.gathering import gather, warm_up
+from connectors.order.log import Hearers
 from connectors.order.stream import SourceStream
 from connectors.order.together import gathered_together, scanned_together
 from connectors.sources import Source, SourceKey
@@ -283,7 +284,7 @@ def test_what_is_asked_of_a_stream_counts_what_is_gathered_and_its_run_is_told()
         source("s"),
         Connector(linger_seconds=1.0),
         lambda: NOW,
-        opened=told.append,
+        hearers=Hearers(opened=told.append),
         slot=gathered.add(("s", 0)),
     )
     stream.feed_all(bundle_of(0, 40), NOW)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.wire import MAX_BATCH_BYTES
 from connectors.order.asks import Ask
+from connectors.order.log import Hearers
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from schemas.events import (
@@ -285,7 +286,9 @@ def test_runs_leave_when_they_are_due() -> None:
 
 def test_observer_is_told_what_happens() -> None:
     told: list[Event] = []
-    stream = SourceStream(SOURCE, Connector(), lambda: NOW, observe=lambda source, event: told.append(event))
+    stream = SourceStream(
+        SOURCE, Connector(), lambda: NOW, hearers=Hearers(lambda source, event: told.append(event))
+    )
     unknown = msgspec.msgpack.encode([1.0, [["Novelty", 1]], 0])
     stream.feed_all([_message(0), _message(2), (b"", (3).to_bytes(8, "big"), unknown), [b""]], NOW)
     assert told == [
