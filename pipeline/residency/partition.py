@@ -30,7 +30,8 @@ from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.cut import Cut
 from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey, in_order, received_at
-from pipeline.residency.source import SourceResidency, new_head
+from pipeline.residency.source import SourceResidency
+from pipeline.residency.stream.life import new_head
 from pipeline.residency.troubles import troubles, without_content
 from schemas.checkpoints import (
     BASE,

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pipeline.reading import windows
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.residency.changes import Changes
-from pipeline.residency.counting.block_table import in_table, new_spread
+from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
+from pipeline.residency.life_changes import LifeChanges, LifeChangesKept, overall_trust
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import Pools
 from pipeline.residency.rows import media
 from pipeline.residency.source_windows import SourceWindows
-from pipeline.residency.stream import capacity, connectivity, drift, health, receiving, trust
+from pipeline.residency.stream import capacity, connectivity, drift, health, life, receiving, trust
+from pipeline.residency.stream.life import NEVER
 from schemas.checkpoints import (
-    ConnectivityState,
-    DriftState,
-    HealthState,
     SourceHead,
     TrustSince,
     TrustState,
@@ -43,14 +40,11 @@ from schemas.events import (
 )
 from schemas.reasons import LimitReason, Remark
 from schemas.settings import Worker
-from schemas.trust import Trust
 
 NEVER_COMPLETE: frozenset[Remark] = frozenset({"no_identity", "no_sequence"})
 """Remarks of streams that no clear makes complete."""
 MOST_KEPT = 0.5
 """Of `worker.max_blocks`, so much may stay from one session to the next on media that outlive them."""
-NEVER = -1
-"""Sequence number before the first batch."""
 
 
 def _is_any(medium: str) -> bool:
@@ -59,35 +53,6 @@ def _is_any(medium: str) -> bool:
 
 def _dies_with_engine(medium: str) -> bool:
     return not is_kept_once(medium)
-
-
-class LifeChanges(NamedTuple):
-    """Changes of residency that belong to one incarnation."""
-
-    incarnation: int
-    model: str
-    hash_domain: str
-    trust: Trust
-    changes: list[Changes]
-    receives: bool
-    undecided: bool = False
-    """Whether `receives` is not known yet."""
-    decides: bool = False
-    """Whether `receives` is of all undecided ones before."""
-
-
-def new_head(replica: str, dp_rank: int) -> SourceHead:
-    """Return the state of a source of which nothing is known yet."""
-    nothing = TrustState(TrustSince("partial", 0.0))
-    return SourceHead(
-        replica,
-        dp_rank,
-        nothing,
-        HealthState(),
-        ConnectivityState(),
-        DriftState(),
-        spread=new_spread(),
-    )
 
 
 class SourceResidency:
@@ -107,7 +72,7 @@ class SourceResidency:
         """Whether anything differs from the last cut."""
         self.left_out: Counter[LimitReason] = Counter()
         """Events that limits kept out, since this was looked at last."""
-        self._life_changes: list[LifeChanges] = []
+        self._changes = LifeChangesKept(head, self.pools)
 
     def apply(self, record: EventsRecord, offset: int) -> None:
         """Apply one record of this source; repeated batches and past incarnations change nothing."""
@@ -119,7 +84,7 @@ class SourceResidency:
             return
         begins = record.incarnation > head.incarnation
         # First, because the last rows of a life that ends here rest on this record, too.
-        if begins or not self._changes_nothing(record):
+        if begins or not life.changes_nothing(head, record):
             self.windows.change(offset)
         if begins:
             self._begin(record)
@@ -210,9 +175,9 @@ class SourceResidency:
         head.engine = record.engine or head.engine
         head.wire_era = record.wire_era or head.wire_era
         if record.role != head.role:
-            self._collect_changes()
+            self._changes.collect()
             head.role = record.role
-            self._decide()
+            self._changes.decide()
         if record.may_reannounce is not None:
             head.may_reannounce = record.may_reannounce
         if record.clears_all is not None:
@@ -250,8 +215,8 @@ class SourceResidency:
             if goes_on:
                 self.windows.ended_unseen("forgotten")
             self._lose()
-        self._collect_changes()
-        self._decide()
+        self._changes.collect()
+        self._changes.decide()
 
     def _jumped(self, last_seq: int, seq: int, at: float) -> None:
         """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
@@ -266,31 +231,6 @@ class SourceResidency:
         """Return since when something is missing that should have come before event time `at`."""
         last_batch_at = self.head.connectivity.last_batch_at
         return at if last_batch_at is None else last_batch_at
-
-    def _changes_nothing(self, record: EventsRecord) -> bool:
-        """Return whether a record changes nothing that rows of windows show, but how far they are carried."""
-        head = self.head
-        events = [event for batch in record.batches if batch.seq is None for event in batch.events]
-        return (
-            len(events) == len(record.batches)
-            and not record.duplicates
-            and record.role == head.role
-            and {*record.remarks} <= {*head.remarks}
-            and all(
-                (
-                    isinstance(event, EngineCounters)
-                    and event.capacity_blocks in (None, head.capacity_blocks)
-                    and event.cpu_capacity_tokens in (None, head.cpu_capacity_tokens)
-                    and not drift.differs(head.drift, event)
-                )
-                or (
-                    isinstance(event, SourceStatus)
-                    and not event.connected
-                    and head.connectivity.disconnected_from is not None
-                )
-                for event in events
-            )
-        )
 
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         """Nobody understood events that may have changed what is on `medium` (None: on any)."""
@@ -346,9 +286,9 @@ class SourceResidency:
             if event.cpu_capacity_tokens is not None:
                 head.cpu_capacity_tokens = event.cpu_capacity_tokens
             if receiving.may_tell(head, event):
-                self._collect_changes()
+                self._changes.collect()
                 receiving.counted(head, event)
-                self._decide()
+                self._changes.decide()
             drift.counted(head.drift, event)
             self.windows.counted(event, at)
         elif isinstance(event, SourceStatus):
@@ -389,8 +329,8 @@ class SourceResidency:
         head.health.restarts += restarted
         head.closed_at, head.closed_reason = at, event.reason
         self._lose(_dies_with_engine if restarted else _is_any)
-        self._collect_changes()
-        self._decide()
+        self._changes.collect()
+        self._changes.decide()
 
     def _gone(self, window: int) -> None:
         """The source leaves in this window: those before keep their figures."""
@@ -414,24 +354,9 @@ class SourceResidency:
             most = int(self.settings.max_blocks * MOST_KEPT)
             stays = self.pools.kept().total() <= most and record.hash_domain == head.hash_domain
             self._lose(_dies_with_engine if stays else _is_any)
-            self._collect_changes()
-            self._decide()
-        connectivity.life_began(head.connectivity)
-        drift.life_began(head.drift)
-        head.incarnation = record.incarnation
-        head.model, head.hash_domain, head.tenant = record.model, record.hash_domain, record.tenant
-        head.opened_at = self._event_time(record.batches[0]) if record.batches else 0.0
-        head.closed_at, head.closed_reason = None, ""
-        head.first_seq = head.last_seq = NEVER
-        head.passed_over = 0
-        head.engine = head.wire_era = ""
-        head.may_reannounce = None
-        head.one_copy = False
-        head.clears_all = None
-        receiving.life_began(head)
-        head.remarks = []
-        head.limited = False
-        head.loras = []
+            self._changes.collect()
+            self._changes.decide()
+        life.began(head, record, self._event_time(record.batches[0]) if record.batches else 0.0)
         self.pools.life_began(head.loras)
         if lived:
             head.trust = trust.life_began(head.trust, head.opened_at, {*self.pools.kept()})
@@ -450,35 +375,6 @@ class SourceResidency:
             behind=settings.max_clock_behind_seconds,
         )
 
-    def _collect_changes(self) -> None:
-        head = self.head
-        changes = self.pools.take_changes()
-        if changes:
-            undecided = receiving.is_open(head)
-            head.undecided |= undecided
-            self._changed(changes, undecided=undecided)
-
-    def _decide(self) -> None:
-        """What is known now of whether the source receives KV is true of what was told before, too."""
-        if self.head.undecided:
-            self.head.undecided = False
-            self._changed([], decides=True)
-
-    def _changed(self, changes: list[Changes], *, undecided: bool = False, decides: bool = False) -> None:
-        head, overall = self.head, self.overall_trust().trust
-        receives = receiving.receives(head)
-        self._life_changes.append(
-            LifeChanges(
-                head.incarnation, head.model, head.hash_domain, overall, changes, receives, undecided, decides
-            )
-        )
-
-    def take_changes(self) -> list[LifeChanges]:
-        """Return the changes of residency since the last call, oldest life first."""
-        self._collect_changes()
-        taken, self._life_changes = self._life_changes, []
-        return taken
-
     @property
     def opened(self) -> bool:
         """Whether a first batch of the present life is known, by its number at least."""
@@ -486,8 +382,11 @@ class SourceResidency:
 
     def overall_trust(self) -> TrustSince:
         """Return the trust of the source as a whole: that of its worst medium."""
-        self.pools.settle()
-        return trust.worst(self.head.trust, media(self.head))
+        return overall_trust(self.head, self.pools)
+
+    def take_changes(self) -> list[LifeChanges]:
+        """Return the changes of residency since the last call, oldest life first."""
+        return self._changes.take()
 
     def occupancy(self) -> list[Occupancy]:
         """Return what is resident at the end of the present window."""

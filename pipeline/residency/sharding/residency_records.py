@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from pipeline.residency.life_changes import LifeChanges
 from pipeline.residency.sharding.by_shard import by_shard
-from pipeline.residency.source import LifeChanges, SourceResidency
+from pipeline.residency.source import SourceResidency
 from schemas.hashes import HASH_BYTES
 from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
 

@@ -1,0 +1,77 @@
+"""The life of an engine behind a source: one session of it, from a first record to the next one's."""
+
+from __future__ import annotations
+
+from pipeline.residency.counting.block_table import new_spread
+from pipeline.residency.stream import connectivity, drift, receiving
+from schemas.checkpoints import (
+    ConnectivityState,
+    DriftState,
+    HealthState,
+    SourceHead,
+    TrustSince,
+    TrustState,
+)
+from schemas.events import EngineCounters, EventsRecord, SourceStatus
+
+NEVER = -1
+"""Sequence number before the first batch."""
+
+
+def new_head(replica: str, dp_rank: int) -> SourceHead:
+    """Return the state of a source of which nothing is known yet."""
+    nothing = TrustState(TrustSince("partial", 0.0))
+    return SourceHead(
+        replica,
+        dp_rank,
+        nothing,
+        HealthState(),
+        ConnectivityState(),
+        DriftState(),
+        spread=new_spread(),
+    )
+
+
+def began(head: SourceHead, record: EventsRecord, at: float) -> None:
+    """A record of another session came, of event time `at`: only trust goes on."""
+    connectivity.life_began(head.connectivity)
+    drift.life_began(head.drift)
+    head.incarnation = record.incarnation
+    head.model, head.hash_domain, head.tenant = record.model, record.hash_domain, record.tenant
+    head.opened_at = at
+    head.closed_at, head.closed_reason = None, ""
+    head.first_seq = head.last_seq = NEVER
+    head.passed_over = 0
+    head.engine = head.wire_era = ""
+    head.may_reannounce = None
+    head.one_copy = False
+    head.clears_all = None
+    receiving.life_began(head)
+    head.remarks = []
+    head.limited = False
+    head.loras = []
+
+
+def changes_nothing(head: SourceHead, record: EventsRecord) -> bool:
+    """Return whether a record changes nothing that rows of windows show, but how far they are carried."""
+    events = [event for batch in record.batches if batch.seq is None for event in batch.events]
+    return (
+        len(events) == len(record.batches)
+        and not record.duplicates
+        and record.role == head.role
+        and {*record.remarks} <= {*head.remarks}
+        and all(
+            (
+                isinstance(event, EngineCounters)
+                and event.capacity_blocks in (None, head.capacity_blocks)
+                and event.cpu_capacity_tokens in (None, head.cpu_capacity_tokens)
+                and not drift.differs(head.drift, event)
+            )
+            or (
+                isinstance(event, SourceStatus)
+                and not event.connected
+                and head.connectivity.disconnected_from is not None
+            )
+            for event in events
+        )
+    )
