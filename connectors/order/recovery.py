@@ -326,8 +326,10 @@ class Recovery:
             # This answer may be of either session; the next one decides.
             request.void = True
         if not request.void:
-            # Who has gone on since it asked has heard the engine go on.
-            stands = position is not None and position.last == request.first
+            # Who has gone on since it asked, if only to the first batch, has heard the engine go on.
+            stands = (
+                request.fingerprint is not None and position is not None and position.last == request.first
+            )
             self._doubted = stands and not same
             self._verified = True
             self._verified_arrivals = request.arrivals

@@ -486,6 +486,18 @@ def test_live_batches_confirm_what_a_short_buffer_no_longer_has() -> None:
     assert driver.new() == [6, 7, 8]
 
 
+@pytest.mark.parametrize("answer", [range(1), range(3), range(1, 3)])
+def test_a_first_batch_that_overtakes_the_answer_to_the_first_ask_is_no_doubt(answer: range) -> None:
+    driver = Driver()
+    assert driver.ask() == 0
+    driver.live(0)
+    driver.part(answer)
+    driver.end()
+    driver.live(*range(answer.stop, 4))
+    assert driver.new() == [OPENED, 0, 1, 2, 3]
+    assert driver.stream.counts.gaps_by_reason == {}
+
+
 def test_the_unseen_end_of_an_idle_stream_is_in_doubt_where_its_beginning_has_left_the_buffer() -> None:
     driver = Driver().caught_up(*range(6))
     driver.wait(11)
