@@ -16,7 +16,7 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.keys import key_of
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, TOO_NEW, SourceCheck
 from schemas.events import Cleared, EventsRecord, Opened, SourceStatus, Stored, Undecodable
-from schemas.rows import FlowRow, ObjectsRow, StreamHealthRow
+from schemas.rows import FlowRow, ObjectsRow, OccupancyRow, StreamHealthRow
 from schemas.settings import Worker
 from tests.support.inputs.event_records import batch, notice, opened, record, sent
 from tests.support.inputs.packed import packed
@@ -259,9 +259,12 @@ def test_a_log_without_its_beginning_is_compared_from_the_next_life_on(seed: int
         if number > 30 and said.batches and any(isinstance(event, Opened) for event in said.batches[0].events)
     ]
     assert not begun or begun[0] > 140 or findings.compared["occupancy_10s"] > 0
-    # A wrong figure of the last life is still found.
+    # A wrong figure of the last life is still found. Storage may hold what is left of lives before.
     if findings.compared["occupancy_10s"]:
-        key = max((key for key in store.rows if key[0] == "occupancy_10s"), key=lambda key: key[1])
+        certain = [
+            key for key, row in store.rows.items() if isinstance(row, OccupancyRow) and row.medium == "gpu"
+        ]
+        key = max(certain, key=lambda key: key[1])
         store.rows[key] = msgspec.structs.replace(store.rows[key], entries=store.rows[key].entries + 1)
         assert compared(records, store, worker, begin=30).differing == {"occupancy_10s": 1}
 
