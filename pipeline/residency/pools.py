@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from pipeline.reading.columns import REMOVAL, Hashes
+from pipeline.reading.columns import REMOVAL
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.windows import window_end
-from pipeline.residency import limits
+from pipeline.residency import contents, limits
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting import flow
 from pipeline.residency.counting.block_table import in_table
@@ -141,7 +141,7 @@ class Pools:
 
         no_stores = self._too_many(events)
         self._settled = False
-        begun_with = self._contents_on_gpu(events) if self._content_known else {}
+        begun_with = contents.on_gpu(events, self._by_key) if self._content_known else {}
         pool: Pool | GranularPool | None = None
         key: tuple[str, int] | None = None
         collected = 0
@@ -159,7 +159,7 @@ class Pools:
                     key = event.medium, event.group_idx
                     pool = self._by_key.get(key) or self._begin(event)
                 if begun_with and event.medium != "gpu":
-                    event = self._with_contents(event, begun_with)
+                    event = contents.as_on_gpu(event, begun_with, self._by_key)
                 elif event.medium != "gpu" and event.links:
                     event = replace(event, links=b"")
                 if pool is None:
@@ -230,29 +230,6 @@ class Pools:
     def _content_known(self) -> bool:
         """Whether blocks may have content hashes."""
         return self._links_came or self.keep_contents
-
-    def _contents_on_gpu(self, events: list[Event]) -> dict[tuple[int, bytes], Hashes]:
-        """Return the content hashes that the GPU has of what comes to other media, by group and hashes."""
-        return {
-            (event.group_idx, event.hashes): self._content_of(event)
-            for event in events
-            if type(event) is Stored and event.medium != "gpu" and len(event.hashes) % HASH_BYTES == 0
-        }
-
-    def _content_of(self, event: Stored) -> Hashes:
-        hashes = np.frombuffer(event.hashes, ">u8").astype(np.uint64)
-        on_gpu = self._by_key.get(("gpu", event.group_idx))
-        return on_gpu.contents_of(hashes) if isinstance(on_gpu, Pool) else np.zeros_like(hashes)
-
-    def _with_contents(self, event: Stored, begun_with: dict[tuple[int, bytes], Hashes]) -> Stored:
-        """Return a store on another medium than the GPU with content hashes instead of links.
-
-        They are those of the blocks that the GPU holds now, or held when the batch began: engines announce
-        first what leaves the GPU, and then where it was copied to before.
-        """
-        before = begun_with[event.group_idx, event.hashes]
-        now = self._content_of(event)
-        return replace(event, links=np.where(now != 0, now, before).astype(">u8").tobytes())
 
     def _contradicted(self, medium: str) -> None:
         """Unknown blocks left a medium; where all blocks should be known, what is known of it is wrong.
