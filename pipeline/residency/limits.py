@@ -6,7 +6,7 @@ events. What is left out degrades its source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from pipeline.residency.counting.pool import Pool
@@ -14,6 +14,7 @@ from pipeline.residency.granularity.two_sizes import GranularPool
 from schemas.events import Event, Stored
 from schemas.hashes import HASH_BYTES
 from schemas.reasons import LimitReason
+from schemas.settings import Worker
 
 MOST_OF_A_BATCH = 1 << 20
 """Blocks that a record of 8 MiB can store."""
@@ -48,3 +49,58 @@ def itemised(pools: Iterable[Pool | GranularPool]) -> int:
 def coming(events: Iterable[Event]) -> int:
     """Return how many blocks the stores of a batch have."""
     return sum(len(event.hashes) for event in events if type(event) is Stored) // HASH_BYTES
+
+
+class Room:
+    """What a source may still bring; when its pools settled does not matter."""
+
+    def __init__(self, settings: Worker, pools: Iterable[Pool | GranularPool]) -> None:
+        self._settings = settings
+        self._resident = resident(pools)
+        """Blocks when pools settled last."""
+        self.itemised = itemised(pools)
+        """Those of them that are kept one by one, and those of groups that became hybrid since."""
+        self.unsettled = 0
+        """Hashes that pools collected since they settled."""
+
+    def settled(self, pools: Iterable[Pool | GranularPool]) -> None:
+        """Pools have applied all that they collected."""
+        self._resident, self.itemised, self.unsettled = resident(pools), itemised(pools), 0
+
+    def has(self, hashes: int = 0) -> bool:
+        """Return whether there is room for so many hashes, and for any batch behind them."""
+        collected = self.unsettled + hashes
+        return (
+            self._resident + collected + MOST_OF_A_BATCH <= self._settings.max_blocks
+            and self.itemised + collected <= self._settings.max_itemised_blocks
+        )
+
+    def lacks(self, events: Iterable[Event], settle: Callable[[], None]) -> LimitReason | None:
+        """Return why the stores of a batch are left out, if they are; `settle` lets the pools settle."""
+        if self.has():
+            return None
+        most_blocks, most_itemised = self._settings.max_blocks, self._settings.max_itemised_blocks
+        stored = coming(events)
+        if self._resident + self.unsettled + stored > most_blocks or (
+            self.itemised + self.unsettled > most_itemised
+        ):
+            settle()
+            if self._resident + stored > most_blocks:
+                return "too_many_blocks"
+            if self.itemised > most_itemised:
+                return "too_many_itemised"
+        return None
+
+
+def shed(pools: Iterable[Pool | GranularPool], most: int, at: float) -> bool:
+    """Let uncovered fine blocks go if hybrid groups have more than `most`; return whether any went."""
+    granular = [pool for pool in pools if isinstance(pool, GranularPool)]
+    blocks = sum(pool.blocks for pool in granular)
+    if blocks <= most:
+        return False
+    excess = blocks - int(most * LEFT_AFTER_SHEDDING)
+    gone = 0
+    for pool in granular:
+        if gone < excess:
+            gone += pool.shed(excess - gone, at)
+    return gone > 0

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from pipeline.reading.columns import REMOVAL
@@ -19,9 +17,9 @@ from pipeline.residency.counting import flow
 from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.counting.pool import Pool
-from pipeline.residency.counting.shared import NO_LORA, Adapters, EarlyRoom, Shared
+from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
 from pipeline.residency.granularity.two_sizes import GranularPool, overlapping_sizes
-from pipeline.residency.limits import LEFT_AFTER_SHEDDING, MOST_OF_A_BATCH, LeftOut
+from pipeline.residency.limits import LeftOut
 from pipeline.residency.objects.objects import Objects
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.row_bytes import copied
@@ -29,7 +27,6 @@ from pipeline.residency.stream import trust
 from schemas.checkpoints import SourceHead
 from schemas.events import (
     DECODES_SINGLY,
-    MOST_REMARKS,
     OWNED,
     Accessed,
     Capacity,
@@ -44,18 +41,16 @@ from schemas.events import (
 )
 from schemas.hashes import HASH_BYTES
 from schemas.pool_checkpoints import FlowState, PoolHead
-from schemas.reasons import LimitReason, Remark, WithoutContent
+from schemas.reasons import WithoutContent
 from schemas.settings import Worker
 
-Codes = npt.NDArray[np.uint16]
 Told = Cleared | Undecodable | LeftOut
 Tell = Callable[[Told, float], None]
 """Called with what an event says besides, and the event time."""
 
-_CONTRADICTION: Remark = "contradiction"
 LONGEST_WINDOW = 1 << 31
 """Tokens: whatever says more is no sliding window."""
-SETTLE_AT_BYTES = 32_768 * HASH_BYTES
+SETTLE_AT = 32_768
 """Hashes collected before they are applied: enough to make vectors pay, little enough to hold."""
 
 
@@ -90,15 +85,10 @@ class Pools:
         self.operations = 0
         """Stores and removals of a block since this object was made, and clears: unless it grows, entries of
         block tables stay as they are."""
-        self._unsettled = 0
-        """Bytes of hashes collected since the last `settle`."""
         self._settled = False
         """Whether nothing happened since the last `settle`."""
         self._full = limits.sizes(self) >= settings.max_pool_sizes
-        self._resident = limits.resident(self)
-        """Blocks at the last `settle`."""
-        self._itemised = limits.itemised(self)
-        """Those of them that are kept one by one, and those of groups that became hybrid since."""
+        self._room = limits.Room(settings, self)
         self._links_came = False
         """Whether any came since this object was made."""
         self._flow_before: dict[tuple[str, int], FlowState] = {}
@@ -139,7 +129,7 @@ class Pools:
             tell(what, at)
             self._settled = False  # it may have looked at what was collected so far
 
-        no_stores = self._too_many(events)
+        no_stores = self._room.lacks(events, self.settle)
         self._settled = False
         begun_with = contents.on_gpu(events, self._by_key) if self._content_known else {}
         pool: Pool | GranularPool | None = None
@@ -191,7 +181,7 @@ class Pools:
                 collected += len(event.hashes)
             else:
                 self._apply_rare(event, at, told)
-        self._batch_ended(collected, at, told)
+        self._batch_ended(collected // HASH_BYTES, at, told)
 
     def _apply_rare(self, event: Event, at: float, told: Callable[[Told], None]) -> None:
         """Apply what is no store and no removal."""
@@ -216,14 +206,14 @@ class Pools:
             self.objects.declared(event)
 
     def _batch_ended(self, collected: int, at: float, told: Callable[[Told], None]) -> None:
-        """Let the batch count, which had `collected` bytes of hashes."""
+        """Let the batch count, which had so many hashes."""
         for granular in self._granular:
             granular.batch_ended(at)
-        self._unsettled += collected
-        self.operations += collected // HASH_BYTES
-        if self._granular and self._shed(at):
+        self._room.unsettled += collected
+        self.operations += collected
+        if self._granular and limits.shed(self, self._settings.max_itemised_blocks, at):
             told(LeftOut("too_many_itemised", 0))
-        if self._unsettled >= SETTLE_AT_BYTES:
+        if self._room.unsettled >= SETTLE_AT:
             self.settle()
 
     @property
@@ -241,10 +231,7 @@ class Pools:
         if self._shared.one_copy or source.window is None:
             return
         if self._shared.all_known(medium):
-            begin = window_end(source.window - 1)
-            trust.degraded(source.trust, max(begin, trust.of(source.trust, medium).since), medium)
-            if _CONTRADICTION not in source.remarks:
-                source.remarks = [*source.remarks, _CONTRADICTION][:MOST_REMARKS]
+            trust.contradicted(source, medium, window_end(source.window - 1))
             self.repeatable = False
 
     def engine_told(self) -> None:
@@ -266,17 +253,13 @@ class Pools:
             pool = self._by_key.get(key)
             if not isinstance(pool, Pool) or not pool.knows(block_size, several=several):
                 return False
-        collected = self._unsettled // HASH_BYTES + run.hash_count
-        return (
-            self._resident + collected + MOST_OF_A_BATCH <= self._settings.max_blocks
-            and self._itemised + collected <= self._settings.max_itemised_blocks
-        )
+        return self._room.has(run.hash_count)
 
     def apply_run(self, run: PlainRun) -> None:
         """Apply the events of a run that it `knows`."""
         self._settled = False
         self._links_came |= bool(run.has_links)
-        loras = self._lora_codes(run) if run.has_loras else None
+        loras = self._shared.adapters.codes_of(run) if run.has_loras else None
         for key, events in run.events_by_pool():
             if loras is not None:
                 events = events._replace(rows=copied(events.rows))
@@ -284,51 +267,10 @@ class Pools:
             pool = self._by_key[key]
             assert isinstance(pool, Pool)
             pool.add(events, repeatable=self.repeatable)
-        self._unsettled += run.hash_count * HASH_BYTES
+        self._room.unsettled += run.hash_count
         self.operations += run.hash_count
-        if self._unsettled >= SETTLE_AT_BYTES:
+        if self._room.unsettled >= SETTLE_AT:
             self.settle()
-
-    def _lora_codes(self, run: PlainRun) -> Codes:
-        """Return the codes of the chunk's LoRAs; those that are new to the source get theirs as they come."""
-        names, adapters = run.chunk.loras, self._shared.adapters
-        known = [adapters.known(name) for name in names]
-        if None in known:
-            of_events = run.chunk.events["adapter"][run.first_event : run.end]
-            for number in dict.fromkeys(of_events.tolist()):
-                if number and known[number - 1] is None:
-                    known[number - 1] = adapters.code(names[number - 1])
-        return np.array([NO_LORA, *(code or NO_LORA for code in known)], np.uint16)
-
-    def _too_many(self, events: list[Event]) -> LimitReason | None:
-        """Return why the stores of a batch are left out, if they are; when pools settled does not matter."""
-        most_blocks, most_itemised = self._settings.max_blocks, self._settings.max_itemised_blocks
-        collected = self._unsettled // HASH_BYTES
-        if (
-            self._resident + collected + MOST_OF_A_BATCH <= most_blocks
-            and self._itemised + collected <= most_itemised
-        ):
-            return None
-        coming = limits.coming(events)
-        if self._resident + collected + coming > most_blocks or self._itemised + collected > most_itemised:
-            self.settle()
-            if self._resident + coming > most_blocks:
-                return "too_many_blocks"
-            if self._itemised > most_itemised:
-                return "too_many_itemised"
-        return None
-
-    def _shed(self, at: float) -> bool:
-        """Let uncovered fine blocks go if hybrid groups have too many blocks; return whether any went."""
-        blocks, most = sum(pool.blocks for pool in self._granular), self._settings.max_itemised_blocks
-        if blocks <= most:
-            return False
-        excess = blocks - int(most * LEFT_AFTER_SHEDDING)
-        gone = 0
-        for pool in self._by_key.values():
-            if gone < excess and isinstance(pool, GranularPool):
-                gone += pool.shed(excess - gone, at)
-        return gone > 0
 
     def cleared_medium(self, event: Cleared) -> str:
         """Return what a clear is of, as `schemas.events.is_cleared` has it."""
@@ -358,10 +300,10 @@ class Pools:
         """Apply everything collected, so that occupancy, flow and changes are up to date."""
         if self._settled:
             return
-        self._unsettled, self._settled = 0, True
+        self._settled = True
         for pool in self._by_key.values():
             pool.settle()
-        self._resident, self._itemised = limits.resident(self), limits.itemised(self)
+        self._room.settled(self)
 
     def window_ended(self, end: float) -> None:
         """Begin to count flow anew, and let fine blocks go that are too old at event time `end`."""
@@ -451,7 +393,7 @@ class Pools:
         pool.copies.give_up()
         # All that it holds is kept one by one from now on; what was collected since is counted by itself.
         granular.unknown_removed = self._contradicted
-        self._itemised += granular.blocks
+        self._room.itemised += granular.blocks
         self._by_key[pool.head.medium, pool.head.group_idx] = granular
         self._heads[self._heads.index(pool.head)] = granular.head
         self._granular.append(granular)

@@ -6,6 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.reading.plain_runs import PlainRun
 from schemas.reasons import WithoutContent
 
 NO_LORA: Final = 0
@@ -43,6 +47,17 @@ class Adapters:
             self.names.append(name)
             code = self._codes[name] = len(self.names)
         return code
+
+    def codes_of(self, run: PlainRun) -> npt.NDArray[np.uint16]:
+        """Return the codes of a chunk's LoRAs, NO_LORA first; new names get theirs in a run's order."""
+        names = run.chunk.loras
+        known = [self.known(name) for name in names]
+        if None in known:
+            of_events = run.chunk.events["adapter"][run.first_event : run.end]
+            for number in dict.fromkeys(of_events.tolist()):
+                if number and known[number - 1] is None:
+                    known[number - 1] = self.code(names[number - 1])
+        return np.array([NO_LORA, *(code or NO_LORA for code in known)], np.uint16)
 
 
 class EarlyRoom:

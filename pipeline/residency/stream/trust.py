@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from schemas.checkpoints import TrustSince, TrustState
-from schemas.events import is_kept_once
+from schemas.checkpoints import SourceHead, TrustSince, TrustState
+from schemas.events import MOST_REMARKS, is_kept_once
+from schemas.reasons import Remark
 from schemas.trust import TRUST_ORDER
 
+CONTRADICTION: Remark = "contradiction"
 ALL_OTHERS = ""
 """Stands for the media that are not named."""
 
@@ -91,6 +93,13 @@ def cleared(trust: TrustState, media: Set[str], at: float, *, others: Set[str] |
         for medium in media:
             _pass(trust, medium)
             trust.by_medium[medium] = _complete(of(trust, medium), at)
+
+
+def contradicted(head: SourceHead, medium: str, at: float) -> None:
+    """What is known of a medium is wrong since event time `at`, and the source is remarked for it."""
+    degraded(head.trust, max(at, of(head.trust, medium).since), medium)
+    if CONTRADICTION not in head.remarks:
+        head.remarks = [*head.remarks, CONTRADICTION][:MOST_REMARKS]
 
 
 def _pass(trust: TrustState, medium: str) -> None:
