@@ -8,11 +8,11 @@ from operator import itemgetter
 import msgspec
 import pytest
 
-import pipeline.residency.source as residency_source
 from pipeline.reading.numbered import Numbered
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.records import read as read_runs
 from pipeline.residency.partition import PartitionState
+from pipeline.residency.stream import life
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.settings import Worker
 from tests.support.inputs import event_records
@@ -49,7 +49,7 @@ def lengths(records: Sequence[EventsRecord]) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def one_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    monkeypatch.setattr(life, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
 
 
 def test_what_goes_on_is_one_run() -> None:

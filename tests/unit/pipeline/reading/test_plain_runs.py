@@ -19,9 +19,9 @@ from pipeline.reading.records import plain_runs
 from pipeline.reading.records import read as read_runs
 from pipeline.reading.words import WORDS
 from pipeline.residency import limits as residency_limits
-from pipeline.residency import source as residency_source
 from pipeline.residency.counting import pool, shared
 from pipeline.residency.partition import PartitionState
+from pipeline.residency.stream import life
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.hashes import unpack_hashes
 from schemas.settings import Worker
@@ -190,7 +190,7 @@ def test_every_field_of_an_event_is_known() -> None:
 )
 @pytest.mark.parametrize("seed", [OF_THE_DAY, *at_night(range(3))])
 def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    monkeypatch.setattr(life, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
     read_in_parts(monkeypatch)
     if seed >= 2:
         monkeypatch.setattr(shared, "EARLY_HASHES", 30)

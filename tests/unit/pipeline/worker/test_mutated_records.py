@@ -17,7 +17,7 @@ from pipeline.applying.steps import at_once
 from pipeline.reading.events_reader import EventsReader
 from pipeline.reading.numbered import Readable
 from pipeline.reading.partly_plain import PartlyPlain
-from pipeline.residency import source as residency_source
+from pipeline.residency.stream import life
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
@@ -94,7 +94,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
     And as if all were decoded.
     """
     read_in_parts(monkeypatch)
-    monkeypatch.setattr(residency_source, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    monkeypatch.setattr(life, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
     rng = random.Random(seed)
     role = ReplicaRole(Settings(), shards=2, partitions=2)
     decoding = ReplicaRole(Settings(), shards=2, partitions=2)
