@@ -43,7 +43,7 @@ class SourceStream:
     ) -> None:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
-        `resume` is where the log ends for this source; `budget` is shared with other streams;
+        `resume` is where the log ends for this source; `budget` is shared with other streams.
         Batches that are put into `slot` count as taken. `due` has to be called when a run that opened is due,
         and when batches of the slot are old enough.
         """

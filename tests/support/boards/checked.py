@@ -48,14 +48,11 @@ def of_store(store: ClickHouse, start: datetime, end: datetime) -> list[str]:
 
 def _written(ask: Ask, start: datetime, end: datetime) -> list[int]:
     """Return the newest version of each table's rows of a range."""
-    when = "window BETWEEN {from:DateTime} AND {to:DateTime}"
     between = {"from": start, "to": end}
-    return [
-        ask("written", f"SELECT toUInt64(max(version)) FROM {table} WHERE {when}", **between).result_rows[0][
-            0
-        ]
-        for table in TABLES
-    ]
+    when = "window BETWEEN {from:DateTime} AND {to:DateTime}"
+    newest = [f"SELECT toUInt64(max(version)) FROM {table} WHERE {when}" for table in TABLES]
+    found = [ask("written", statement, **between) for statement in newest]
+    return [one.result_rows[0][0] for one in found]
 
 
 def of_directory(directory: Path, seconds: int) -> list[str]:

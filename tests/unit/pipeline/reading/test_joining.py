@@ -12,12 +12,12 @@ from pipeline.reading.numbered import Numbered
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.records import read as read_runs
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.stream import life
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.settings import Worker
 from tests.support.inputs import event_records
 from tests.support.inputs.event_records import batch, record
 from tests.support.inputs.packed import packed
+from tests.support.one_secret import with_one_secret
 
 START = 1e9
 
@@ -49,7 +49,7 @@ def lengths(records: Sequence[EventsRecord]) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def one_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    with_one_secret(monkeypatch)
 
 
 def test_what_goes_on_is_one_run() -> None:

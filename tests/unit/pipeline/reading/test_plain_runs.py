@@ -21,7 +21,6 @@ from pipeline.reading.words import WORDS
 from pipeline.residency import limits as residency_limits
 from pipeline.residency.counting import pool, shared
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.stream import life
 from schemas.events import Batch, EventsRecord, Removed, Stored
 from schemas.hashes import unpack_hashes
 from schemas.settings import Worker
@@ -30,6 +29,7 @@ from tests.support.in_parts import read_in_parts
 from tests.support.inputs.mutants import mutated
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import BEGAN, Walk
+from tests.support.one_secret import with_one_secret
 from tests.support.suite.night import at_night, first_by_day
 
 encode = msgspec.msgpack.encode
@@ -190,7 +190,7 @@ def test_every_field_of_an_event_is_known() -> None:
 )
 @pytest.mark.parametrize("seed", [OF_THE_DAY, *at_night(range(3))])
 def test_states_are_the_same(seed: int, limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(life, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    with_one_secret(monkeypatch)
     read_in_parts(monkeypatch)
     if seed >= 2:
         monkeypatch.setattr(shared, "EARLY_HASHES", 30)

@@ -17,7 +17,6 @@ from pipeline.applying.steps import at_once
 from pipeline.reading.events_reader import EventsReader
 from pipeline.reading.numbered import Readable
 from pipeline.reading.partly_plain import PartlyPlain
-from pipeline.residency.stream import life
 from pipeline.worker.partition import OwnedPartition
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
@@ -29,6 +28,7 @@ from tests.support.inputs.mutants import mutated
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.residency_walks import residency
 from tests.support.inputs.source_walks import BEGAN, Walk
+from tests.support.one_secret import with_one_secret
 from tests.support.owned_partition import owned_partition
 from tests.support.suite.night import first_by_day
 from tests.support.table_columns import misfits
@@ -94,7 +94,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
     And as if all were decoded.
     """
     read_in_parts(monkeypatch)
-    monkeypatch.setattr(life, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    with_one_secret(monkeypatch)
     rng = random.Random(seed)
     role = ReplicaRole(Settings(), shards=2, partitions=2)
     decoding = ReplicaRole(Settings(), shards=2, partitions=2)
