@@ -242,6 +242,8 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     """How the engine encodes."""
     may_reannounce: bool | None = None
     """Whether the engine may announce residents again, by its latest record; None while no record has it."""
+    copies_proved: bool = False
+    """Whether a removal proved in this session that stores which seemed to repeat others were copies."""
     one_copy: bool = False
     """Whether the engine knows at most one copy of each block."""
     clears_all: bool | None = None

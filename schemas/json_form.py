@@ -13,12 +13,13 @@ import msgspec
 
 from schemas.events import Batch
 from schemas.hashes import HASH_BYTES
-from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, SUBSUMED
+from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, RETURNED, SUBSUMED
 from schemas.wire_prefix import unprefixed
 
 KIND_NAMES = {
     FILLED: "filled",
     GENERATED: "generated",
+    RETURNED: "returned",
     EVICTED: "evicted",
     CLEARED: "cleared",
     EXPIRED: "expired",

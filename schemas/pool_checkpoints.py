@@ -52,6 +52,9 @@ class PoolEntries(msgspec.Struct, omit_defaults=True, gc=False):
     contents: bytes = b""
     """m little-endian u64: content hash (`schemas.hashing.content`) by which changes of residency name each
     block; 0 where its own hash does. Empty: of none."""
+    repeats: bool = False
+    """What they hold was taken for repetitions and does not count, unless a removal proves that these were
+    copies: how many, and when the first of them came."""
 
 
 class FlowState(msgspec.Struct, array_like=True, gc=False):
@@ -186,7 +189,8 @@ class PoolHead(msgspec.Struct, omit_defaults=True, gc=False):
     sliding_window: Natural = 0
     """Tokens that a sliding-window group looks back; 0: it is none, or the engine does not say."""
     repeats: bool = False
-    """Whether a store was taken for a repetition since the pool was cleared last."""
+    """Whether a store was taken for a repetition since the pool was cleared last. Where no entries tell of
+    which blocks, nobody remembers."""
 
 
 class ObjectState(msgspec.Struct, array_like=True, gc=False):

@@ -165,8 +165,8 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_blocks: Annotated[int, Meta(ge=1, le=1 << 30)] = 20_000_000
     """Resident blocks of one source; stores of batches that may exceed it are left out."""
     max_itemised_blocks: Annotated[int, Meta(ge=1, le=1 << 24)] = 400_000
-    """Blocks of one source kept one by one: of hybrid groups, copies that differ in block size, and as
-    many of which the bytes are known."""
+    """Blocks of one source kept one by one: of hybrid groups, copies that differ in block size, as many of
+    which the bytes are known, and as many that were announced again."""
     forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
     """A source without any record for this long, while others have some, is forgotten; its blocks leave."""
     idle_carry_seconds: Seconds = 3600.0

@@ -39,3 +39,21 @@ class Events(NamedTuple):
     """(n,)"""
     links: Hashes = NO_LINKS
     """(n,) or nothing: links of stores whose blocks follow each other, else content hashes; 0: unknown."""
+
+    def only(self, chosen: npt.NDArray[np.bool_]) -> Events:
+        """Return a copy of those of them that are `chosen`."""
+        of_hashes = np.repeat(chosen, self.rows["hashes"])
+        links = self.links[of_hashes] if len(self.links) else NO_LINKS
+        return Events(self.rows[chosen], self.hashes[of_hashes], links)
+
+    def cut(self, event: int, operation: int) -> tuple[Events, Events]:
+        """Return what comes before an operation, which is of an event, and the rest; the end is of none."""
+        if event == len(self.rows):
+            return self, Events(self.rows[event:], self.hashes[operation:])
+        before, after = self.rows[: event + 1].copy(), self.rows[event:].copy()
+        before["hashes"][event] = operation - before["hashes"][:event].sum()
+        after["hashes"][0] -= before["hashes"][event]
+        return (
+            Events(before, self.hashes[:operation], self.links[:operation]),
+            Events(after, self.hashes[operation:], self.links[operation:]),
+        )

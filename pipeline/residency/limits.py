@@ -41,6 +41,11 @@ def resident(pools: Iterable[Pool | GranularPool]) -> int:
     return sum(pool.blocks if isinstance(pool, GranularPool) else sum(pool.head.blocks) for pool in pools)
 
 
+def announced_again(pools: Iterable[Pool | GranularPool]) -> int:
+    """Return how many blocks settled pools may hold besides, as they were announced again."""
+    return sum(pool.repeats.table.blocks for pool in pools if isinstance(pool, Pool))
+
+
 def itemised(pools: Iterable[Pool | GranularPool]) -> int:
     """Return how many blocks settled pools hold one by one."""
     return sum(pool.blocks if isinstance(pool, GranularPool) else pool.other_copies for pool in pools)
@@ -60,16 +65,19 @@ class Room:
         """Blocks when pools settled last."""
         self.itemised = itemised(pools)
         """Those of them that are kept one by one, and those of groups that became hybrid since."""
+        self._may_be_back = announced_again(pools)
+        """Blocks that may turn out to be resident besides."""
         self.unsettled = 0
         """Hashes that pools collected since they settled."""
 
     def settled(self, pools: Iterable[Pool | GranularPool]) -> None:
         """Pools have applied all that they collected."""
         self._resident, self.itemised, self.unsettled = resident(pools), itemised(pools), 0
+        self._may_be_back = announced_again(pools)
 
     def has(self, hashes: int = 0) -> bool:
         """Return whether there is room for so many hashes, and for any batch behind them."""
-        collected = self.unsettled + hashes
+        collected = self.unsettled + self._may_be_back + hashes
         return (
             self._resident + collected + MOST_OF_A_BATCH <= self._settings.max_blocks
             and self.itemised + collected <= self._settings.max_itemised_blocks
@@ -80,10 +88,8 @@ class Room:
         if self.has():
             return None
         most_blocks, most_itemised = self._settings.max_blocks, self._settings.max_itemised_blocks
-        stored = coming(events)
-        if self._resident + self.unsettled + stored > most_blocks or (
-            self.itemised + self.unsettled > most_itemised
-        ):
+        stored, collected = coming(events), self.unsettled + self._may_be_back
+        if self._resident + collected + stored > most_blocks or self.itemised + collected > most_itemised:
             settle()
             if self._resident + stored > most_blocks:
                 return "too_many_blocks"

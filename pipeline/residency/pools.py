@@ -70,6 +70,8 @@ class Pools:
         self._shared.decodes_singly = source.engine in DECODES_SINGLY
         self._shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
         self._shared.unknown_removed = self._contradicted
+        self._shared.copies_proved = self._copies_proved
+        self._shared.most_repeats = settings.max_itemised_blocks
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
         for head in heads:
             self._by_key[head.medium, head.group_idx] = (
@@ -233,6 +235,11 @@ class Pools:
         if self._shared.all_known(medium):
             trust.contradicted(source, medium, window_end(source.window - 1))
             self.repeatable = False
+
+    def _copies_proved(self) -> None:
+        """What left proves that stores which seemed to repeat others were copies: so are all from now on."""
+        self._source.copies_proved = True
+        self.repeatable = False
 
     def engine_told(self) -> None:
         """What comes from now on is of the engine that the head of the source tells of."""

@@ -193,6 +193,7 @@ class SourceResidency:
             and head.may_reannounce is True
             and len(self.pools) <= 1
             and "contradiction" not in head.remarks
+            and not head.copies_proved
         )
 
     def record_set_aside(self, offset: int) -> None:

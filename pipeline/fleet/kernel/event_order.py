@@ -19,7 +19,7 @@ from pipeline.fleet.kernel.packed_columns import (
 )
 from pipeline.fleet.kernel.tables import F64, I64, U16, U64
 from pipeline.fleet.kernel.transfers import IS_END, run_of
-from schemas.residency import FILLED, GENERATED, SUBSUMED
+from schemas.residency import FILL_KINDS, SUBSUMED
 
 
 class PieceOrder(NamedTuple):
@@ -125,7 +125,7 @@ def unpack(
             if has & HAS_STORED:
                 stored = np.int64(packed.stored[stored_at]) + stored_before
                 stored_at += 1
-            if kind in (FILLED, GENERATED):
+            if kind in FILL_KINDS:
                 if has & HAS_ROOTS:
                     root = packed.roots[root_at]
                     root_at += 1
@@ -176,7 +176,7 @@ def counting(changes: Waiting) -> npt.NDArray[np.bool_]:
     """
     kept = np.ones(len(changes), np.bool_)
     filled: dict[tuple[int, int], int] = {}
-    for at in np.flatnonzero(np.isin(changes["kind"], (FILLED, GENERATED, SUBSUMED))).tolist():
+    for at in np.flatnonzero(np.isin(changes["kind"], (*FILL_KINDS, SUBSUMED))).tolist():
         block = (int(changes["piece"][at]), int(changes["key"][at]))
         if changes["kind"][at] != SUBSUMED:
             filled[block] = at

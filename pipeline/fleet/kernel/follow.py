@@ -65,7 +65,7 @@ from pipeline.fleet.kernel.tables import (
 )
 from pipeline.fleet.kernel.transfers import Waiting, wait
 from pipeline.reading.windows import WINDOW_SECONDS
-from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED
+from schemas.residency import CLEARED, EVICTED, FILL_KINDS
 
 GPU: Final = 0
 """Bit of the medium whose fills and losses are what this is about."""
@@ -95,7 +95,7 @@ def _block(blocks: Blocks, key: np.uint64, size: int, counters: I64) -> int:
 
 @inlined
 def _is_fill(kind: int) -> bool:
-    came: bool = kind in (FILLED, GENERATED)
+    came: bool = kind in FILL_KINDS
     return came
 
 

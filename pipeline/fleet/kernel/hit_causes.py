@@ -19,13 +19,14 @@ from pipeline.fleet.causes import (
     PEER_AND_EVICTED,
     PEER_AT_RECEIVERS,
     PROMOTED,
+    REANNOUNCED,
     UNKNOWN,
 )
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.counts import HEAD, Clock
 from pipeline.fleet.kernel.tables import MEDIA, Blocks, Losses, Pairs
 from pipeline.residency.histogram import bucket_of
-from schemas.residency import GENERATED
+from schemas.residency import GENERATED, RETURNED
 
 
 @compiled
@@ -55,6 +56,8 @@ def cause_of(
 ) -> tuple[int, int, int]:
     """Return why a block that is not on the source's GPU was filled, and the buckets of regret and of extra
     cache needed, or NO_BUCKET."""
+    if changes.kinds[at] == RETURNED:
+        return REANNOUNCED, NO_BUCKET, NO_BUCKET
     if pair >= 0 and pairs[pair].media & MEDIA:
         return PROMOTED, NO_BUCKET, NO_BUCKET
     if changes.kinds[at] == GENERATED:

@@ -27,7 +27,7 @@ from pipeline.index.holdings.words import MOST_COPIES, MOST_POOLS, SEVERAL_SIZES
 from pipeline.reading.columns import Events, Hashes
 from pipeline.residency.counting.block_entries import BlockColumns
 from pipeline.residency.counting.copies import Sizes
-from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, Rules, Tally
+from pipeline.residency.counting.count_copies import NEEDS_ROOM, Rules, Tally
 
 LOAD_AFTER_GROWTH = 0.6
 MOVED_FOR_EACH = 8
@@ -175,12 +175,11 @@ class Holdings:
         self._rows.go_on(len(self._rows.array))
 
     def count(self, pool: int, events: Events, sizes: Sizes, rules: Rules, tally: Tally) -> int:
-        """Apply events to a pool, until FINISHED or NEEDS_SIZES: see `count_copies`."""
+        """Apply events to a pool until they need anything but room, as `count_copies` does."""
         while True:
             self._go_on(len(events.hashes))
             outcome = count_holders(self._table, self._holder(pool), rules, sizes, events, tally)
             if outcome != NEEDS_ROOM:
-                assert outcome == FINISHED or len(sizes) > 1
                 return outcome
             self._grow()
 

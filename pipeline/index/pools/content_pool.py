@@ -17,7 +17,6 @@ from pipeline.residency.counting.block_table import BlockTable
 from pipeline.residency.counting.count_copies import FINISHED, Rules, no_tally
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Shared
-from pipeline.residency.row_bytes import copied
 from schemas.pool_checkpoints import FlowState, PoolHead
 from schemas.residency import FILLED, GENERATED
 
@@ -56,9 +55,9 @@ class ContentPool:
         return self._counted.copies.contents_of(hashes)
 
     def count(self, events: Events) -> None:
-        """Follow events of the pool."""
-        counted = self._counted
-        counted.add(Events(copied(events.rows), events.hashes, events.links), repeatable=True)
+        """Follow events that the pool has counted: all but stores that repeated others."""
+        counted, repeated = self._counted, events.rows["may_repeat"]
+        counted.add(events.only(~repeated), repeatable=False)
         counted.settle()
         counted.head.flow = FlowState()
         for changes in counted.changes:

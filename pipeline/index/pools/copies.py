@@ -15,7 +15,7 @@ from pipeline.reading.columns import Events, Hashes
 from pipeline.residency.changes import CHANGE, ChangeRows
 from pipeline.residency.counting.block_entries import ENTRY, BlockColumns, Entries
 from pipeline.residency.counting.copies import Several, Sizes
-from pipeline.residency.counting.count_copies import FINISHED, REMOVED, Rules, Tally
+from pipeline.residency.counting.count_copies import NEEDS_SIZES, REMOVED, Rules, Tally
 from pipeline.residency.counting.shared import Shared
 from schemas.pool_checkpoints import PoolHead
 
@@ -67,10 +67,12 @@ class IndexedCopies:
         self._births.stored(head, events)
         if len(events.links):
             self._keep_contents()
-        if self._contents is not None:
-            self._contents.count(events)
-        while self._holdings.count(self._number, events, sizes, rules, tally) != FINISHED:
+        while self._holdings.count(self._number, events, sizes, rules, tally) == NEEDS_SIZES:
             several(events, tally)
+        if self._contents is not None:
+            reached = tally.progress[0]
+            done, _ = events.cut(int(reached["event"]), int(reached["operation"]))
+            self._contents.count(done)
         (removed,) = tally.counts[:, REMOVED].nonzero()
         self._births.removed(head.block_sizes[code] for code in removed)
         return np.empty(0, CHANGE)

@@ -106,7 +106,7 @@ class SourceBases:
         if self._parts is not None and same and len(head) <= HEAD_BYTES:
             self._waiting = self._head_alone(next_offset, self._parts, head)
         else:
-            found = [copied(pool) for pool in pools.counted]
+            found = [*chain.from_iterable(map(copied, pools.counted))]
             self._waiting = self._records(next_offset, self.number + 1, head, found)
         self._operations = pools.operations
         self._lacks_then = None

@@ -34,13 +34,18 @@ class Copied(NamedTuple):
     """Of each entry."""
     contents: Hashes
     """Of each entry; empty where the pool keeps none."""
+    repeats: bool = False
+    """As in `PoolEntries`."""
 
 
-def copied(pool: Pool) -> Copied:
-    """Return what a pool holds, which costs as long as that much memory takes to copy."""
-    live = pool.copies.live()
-    contents = pool.copies.contents_of(live["hash"]) if pool.keeps_contents else np.empty(0, np.uint64)
-    return Copied(pool.head.medium, pool.head.group_idx, live, pool.sizes_of(live["size_code"]), contents)
+def copied(pool: Pool) -> Iterator[Copied]:
+    """Yield what a pool has, which costs as long as that much memory takes to copy."""
+    for copies in (pool.copies, pool.repeats.table):
+        live = copies.live()
+        contents = copies.contents_of(live["hash"]) if copies.keeps_contents else np.empty(0, np.uint64)
+        sizes = pool.sizes_of(live["size_code"])
+        head, repeats = pool.head, copies is pool.repeats.table
+        yield Copied(head.medium, head.group_idx, live, sizes, contents, repeats)
 
 
 def in_parts(pools: Sequence[Copied]) -> Iterator[list[PoolEntries]]:
@@ -73,6 +78,7 @@ def _packed_entries(pool: Copied, start: int, end: int) -> PoolEntries:
         _packed(entries["root"], _HASHES),
         _packed(entries["depth"], _DEPTHS),
         _packed(pool.contents[start:end], _HASHES),
+        pool.repeats,
     )
 
 

@@ -61,9 +61,10 @@ def _put(source: SourceResidency, parts: Iterable[PoolEntries]) -> None:
     for counted in source.pools.counted:
         # Entries come in the order of their slots: in a table that grows with them all would crowd at its
         # beginning.
-        packed = sum(len(part.hashes) for into, part in found if into is counted)
+        packed = sum(len(part.hashes) for into, part in found if into is counted and not part.repeats)
         counted.copies.make_room(packed // HASH_BYTES)
     for pool, part in found:
         if not isinstance(pool, Pool):
             raise CheckpointDamaged(f"the state of {source.head.replica}", "entries of two granularities")
-        pool.put(unpacked_entries(pool, part))
+        into = pool.repeats.table if part.repeats else pool
+        into.put(unpacked_entries(pool, part))

@@ -52,7 +52,10 @@ def _of_pool(pool: Pool) -> str | None:
     sizes, codes = len(head.block_sizes), live["size_code"]
     if len(live) and not sizes:
         return "block sizes"
-    births = live["birth"]
+    again = pool.repeats.table.live()
+    if len(again) and not head.repeats:
+        return "blocks announced again"
+    births = np.concatenate((live["birth"], again["birth"]))
     if not ((births >= 0) & (births <= LATEST_CHANGE)).all():
         return "births"
     if np.bincount(codes, minlength=sizes).tolist() != head.blocks:

@@ -21,7 +21,14 @@ from pipeline.residency.counting.block_entries import (
 )
 from pipeline.residency.counting.collected import without_the_rest
 from pipeline.residency.counting.copies import Several, Sizes
-from pipeline.residency.counting.count_copies import FINISHED, NEEDS_ROOM, NEEDS_SIZES, Rules, Tally
+from pipeline.residency.counting.count_copies import (
+    FINISHED,
+    LEFT_UNKNOWN,
+    NEEDS_ROOM,
+    NEEDS_SIZES,
+    Rules,
+    Tally,
+)
 from pipeline.residency.counting.shared import Shared
 from schemas.pool_checkpoints import PoolHead
 
@@ -90,7 +97,7 @@ class BlockTable:
         reached = tally.progress[0]
         reached["live"] = self.blocks
         outcome = NEEDS_ROOM
-        while outcome != FINISHED:
+        while outcome not in (FINISHED, LEFT_UNKNOWN):
             blocks = Blocks(self.entries, self.contents, found)
             outcome = count_copies(blocks, Where(self.spread, self.room), rules, sizes, events, tally)
             self.blocks = int(reached["live"])

@@ -33,7 +33,10 @@ class Copies(Protocol):
         """How many are resident."""
 
     def count(self, events: Events, sizes: Sizes, rules: Rules, tally: Tally, several: Several) -> ChangeRows:
-        """Apply events, as `count_copies` does it; return what became and ceased to be resident."""
+        """Apply events, as `count_copies` does it, to the end or until one LEFT_UNKNOWN.
+
+        Return what became and ceased to be resident.
+        """
 
     def add(self, block: int, copies: int, *, several_sizes: bool) -> None:
         """Add copies, or take them away if fewer than 0, of a block that is resident and stays so."""

@@ -40,8 +40,8 @@ FETCHED_AHEAD: Final = 64
 STORED, FIRST, REMOVED, LAST = range(4)
 """Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
 
-FINISHED, NEEDS_ROOM, NEEDS_SIZES = range(3)
-"""Why the loop returned; in the last two cases before the next operation of its progress."""
+FINISHED, NEEDS_ROOM, NEEDS_SIZES, LEFT_UNKNOWN = range(4)
+"""Why the loop returned; in all cases but the first before the next operation of its progress."""
 
 
 class Rules(NamedTuple):
@@ -57,6 +57,8 @@ class Rules(NamedTuple):
     not, and none is taken for a repetition any more."""
     decodes_singly: bool
     """A block that decoding completes is announced by itself, and what is computed for a prompt together."""
+    repeated: bool = False
+    """Blocks were announced again before, and an unknown one that leaves may be one of these."""
 
 
 class Tally(NamedTuple):
@@ -128,7 +130,7 @@ def goes_on(store: Any, chain: Any, slot: int) -> Any:
 
 
 @inlined
-def _code_of(block_size: int, sizes: npt.NDArray[np.int64]) -> int:
+def code_of(block_size: int, sizes: npt.NDArray[np.int64]) -> int:
     """Return the code of a block size, which has one."""
     code = 0
     while code < len(sizes) - 1 and sizes[code] != block_size:
@@ -142,7 +144,7 @@ def count(
     """Apply events in order until all are applied, or one operation needs the interpreter.
 
     `sizes` are the tokens per block of each size code. A count never falls below zero: removals of unknown
-    blocks are normal after joining late.
+    blocks are normal after joining late. Of stores, in the end those still `may_repeat` that did.
     """
     store, events, tally = borrowed(store), borrowed(events), borrowed(tally)
     rows, hashes, counts = events.rows, events.hashes, tally.counts
@@ -154,15 +156,17 @@ def count(
     while event < len(rows) and outcome == FINISHED:
         row = rows[event]
         end, removal = start + row.hashes, row.block_size == REMOVAL
-        code = 0 if removal else _code_of(row.block_size, sizes)
+        code = 0 if removal else code_of(row.block_size, sizes)
         while fetched < min(end + FETCHED_AHEAD, len(hashes)):
             fetch(store, pool, hashes[fetched])
             fetched += 1
-        if operation == start and row.may_repeat and not (rules.all_known and reached.unknown_removed > 0):
+        if operation == start and row.may_repeat:
             known = start
-            while known < end and held_at(store, pool, find(store, pool, hashes[known])).copies != 0:
-                known += 1
-            if known == end:
+            if not (rules.all_known and reached.unknown_removed > 0):
+                while known < end and held_at(store, pool, find(store, pool, hashes[known])).copies != 0:
+                    known += 1
+            row.may_repeat = known == end
+            if row.may_repeat:
                 reached.reannounced += end - start
                 if not rules.one_copy:
                     reached.repeats += end - start
@@ -192,6 +196,9 @@ def count(
                     stored_tokens += sizes[code]
                 chain = goes_on(store, reached_by, slot)
             elif held.copies == 0:
+                if rules.repeated or (rules.all_known and reached.repeats > 0):
+                    outcome = LEFT_UNKNOWN
+                    break
                 reached.unknown_removed += 1
             elif held.several_sizes:
                 outcome = NEEDS_SIZES

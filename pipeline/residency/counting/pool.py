@@ -13,6 +13,7 @@ from pipeline.residency.counting.block_entries import BlockColumns, Entries
 from pipeline.residency.counting.collected import NO_PARENT, Collected
 from pipeline.residency.counting.copies import Copies
 from pipeline.residency.counting.count_copies import FIRST, LAST, REMOVED, STORED, Rules, Tally, no_tally
+from pipeline.residency.counting.repeats import Repeats, back_changes
 from pipeline.residency.counting.shared import EARLY_HASHES, EARLY_STORES, Shared
 from pipeline.residency.histogram import added, trimmed
 from pipeline.residency.occupancy import Occupancy, counted_occupancy
@@ -35,6 +36,7 @@ class Pool:
         self.head = head
         self._shared = shared
         self.copies = copies
+        self.repeats = Repeats(head, shared)
         self.changes: list[Changes] = []
         self.other_copies = sum(map(len, head.other_sizes.values()))
         """Copies of other sizes than their block's first one."""
@@ -160,27 +162,62 @@ class Pool:
         head.blocks = [0] * len(head.blocks)
         head.other_sizes.clear()
         head.repeats = False
+        self.repeats.forget()
         self.other_copies = 0
 
     def settle(self) -> None:
         """Count what was collected; afterwards table, counters, flow and changes are up to date."""
         if not self._collected:
             return
-        head = self.head
-        rules = Rules(
-            self._chained,
-            self.one_copy,
-            self._shared.all_known(head.medium),
-            self._chained and self._shared.decodes_singly,
-        )
+        rest = self._collected.take()
+        while len(rest.rows):
+            rest = self._settle(rest)
+
+    def _settle(self, events: Events) -> Events:
+        """Count events up to a removal that may prove which announcements were copies; return the rest."""
+        head, one_copy, all_known = self.head, self.one_copy, self._shared.all_known(self.head.medium)
+        if not all_known:
+            self.repeats.forget()  # nothing is proved by what leaves then
+        repeated = bool(self.repeats) and not one_copy
+        singly = self._chained and self._shared.decodes_singly
+        rules = Rules(self._chained, one_copy, all_known, singly, repeated)
         sizes = np.array(head.block_sizes or [0], np.int64)
         tally = no_tally(len(sizes))
-        tally.progress["stored_tokens"] = head.stored_tokens
-        events = self._collected.take()
+        reached = tally.progress[0]
+        reached["stored_tokens"] = head.stored_tokens
         changes = self.copies.count(events, sizes, rules, tally, self._count_of_several_sizes)
-        head.stored_tokens = int(tally.progress["stored_tokens"][0])
+        head.stored_tokens = int(reached["stored_tokens"])
+        done, rest = events.cut(int(reached["event"]), int(reached["operation"]))
+        if reached["repeats"] and all_known:
+            self.repeats.note(done.only(done.rows["may_repeat"]), sizes, chained=self._chained)
         self._count(tally)
         self._record(changes)
+        if len(rest.rows):
+            rest.rows["may_repeat"] = False
+            self._left_unknown(int(rest.hashes[0]), float(rest.rows["time"][0]))
+        return rest
+
+    def _left_unknown(self, block: int, at: float) -> None:
+        """A block leaves that is not resident: it was announced again, as a copy, or is a contradiction.
+
+        In either case none repeats others from now on.
+        """
+        more = self.repeats.counted(block, self.live(), self.copies.contents_of)
+        self.repeats.forget()
+        if more is None:
+            return
+        head = self.head
+        self._record(back_changes(more.back, self.sizes_of(more.back.size_codes), at, head.stored_tokens))
+        self.put(more.back)
+        self.put(more.grown)
+        tally = no_tally(len(head.block_sizes))
+        for code, size in enumerate(head.block_sizes):
+            tally.counts[code, STORED] = came = more.came_of(code)
+            tally.counts[code, FIRST] = np.count_nonzero(more.back.size_codes == code)
+            head.stored_tokens += came * size
+        self._count(tally)
+        head.repeats = False
+        self._shared.copies_proved()
 
     def _count_of_several_sizes(self, events: Events, tally: Tally) -> None:
         """Apply one operation on a resident block whose copies differ in size; its first copy stays.

@@ -20,6 +20,8 @@ EARLY_STORES: Final = 256
 """First stores that a pool remembers while nothing was removed from it."""
 EARLY_HASHES: Final = 16_384
 """Blocks that the first stores of all pools of a source have together."""
+MOST_REPEATS: Final = 400_000
+"""Blocks announced again that a pool remembers, where nobody says otherwise."""
 
 
 class Adapters:
@@ -103,3 +105,7 @@ class Shared:
         """Tells whether all that happened on a medium is known, so that no block is unknown that leaves."""
         self.unknown_removed: Callable[[str], None] = lambda medium: None
         """Called when unknown blocks left a medium, in the open window."""
+        self.most_repeats = MOST_REPEATS
+        """Blocks announced again that a pool remembers."""
+        self.copies_proved: Callable[[], None] = lambda: None
+        """Called when what left proves that no store repeats others."""

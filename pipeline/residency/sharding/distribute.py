@@ -10,7 +10,7 @@ import numpy.typing as npt
 from connectors.process.compiled import compiled, inlined
 from pipeline.residency.changes import ChangeRows
 from pipeline.residency.sharding.together import ends_of_runs
-from schemas.residency import FILLED, GENERATED
+from schemas.residency import FILL_KINDS
 
 PIECE: Final = np.dtype(
     [
@@ -123,7 +123,7 @@ def distribute(
         row = rows[at]
         shard = _shard_of(row.hash, shards)
         changes_of[shard] += 1
-        fills_of[shard] += row.kind == FILLED or row.kind == GENERATED
+        fills_of[shard] += row.kind in FILL_KINDS
         if _is_next(taken[shard], most, row.stored - before[shard]):
             pieces_of[shard] += 1
             taken[shard], before[shard] = 0, row.stored
@@ -153,7 +153,7 @@ def distribute(
         columns.times[to] = row.time
         columns.block_sizes[to] = row.block_size
         columns.stored[to] = row.stored - before[shard]
-        if row.kind == FILLED or row.kind == GENERATED:
+        if row.kind in FILL_KINDS:
             columns.roots[fill] = row.root
             rooted |= row.root != 0
             columns.depths[fill] = row.depth

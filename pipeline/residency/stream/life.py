@@ -44,6 +44,7 @@ def began(head: SourceHead, record: EventsRecord, at: float) -> None:
     head.passed_over = 0
     head.engine = head.wire_era = ""
     head.may_reannounce = None
+    head.copies_proved = False
     head.one_copy = False
     head.clears_all = None
     receiving.life_began(head)

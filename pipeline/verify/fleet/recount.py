@@ -23,7 +23,7 @@ from pipeline.verify.fleet.transfers import Transfers, Would
 from pipeline.verify.fleet.undecided import Undecided
 from pipeline.verify.fleet.waiting import Waiting
 from pipeline.verify.replica.flow import count_in, count_seconds
-from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, ResidencyRecord
+from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, RETURNED, ResidencyRecord
 from schemas.settings import Fleet, Worker
 from schemas.trust import TRUST_ORDER, Trust
 
@@ -290,6 +290,8 @@ class FleetRecount:
         """Return why the block was filled, if it was computed."""
         of, source = change.of, change.of.source
         held = block.sources.get(source)
+        if change.kind == RETURNED:
+            return Would("reannounced")
         if held:
             return Would("reannounced" if "gpu" in held else "promoted")
         if change.kind == GENERATED:

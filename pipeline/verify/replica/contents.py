@@ -27,6 +27,13 @@ def named_on_gpu(events: Iterable[Event], pools: Pools) -> Named:
     return found
 
 
+def links_of(event: Stored) -> tuple[int, ...]:
+    """Return the links of the blocks of a store; none where they are not known."""
+    if event.medium != "gpu" or len(event.links) != len(event.hashes):
+        return ()
+    return unpack_hashes(event.links)
+
+
 def contents_of(event: Stored, pools: Pools, before: Named) -> Mapping[int, int]:
     """Return those of the blocks of a store, where they are known, by hash.
 
@@ -41,7 +48,7 @@ def contents_of(event: Stored, pools: Pools, before: Named) -> Mapping[int, int]
             for one in hashes
             if one in now or (event.group_idx, one) in before
         }
-    links = unpack_hashes(event.links) if len(event.links) == len(event.hashes) else ()
+    links = links_of(event)
     pool = pools["gpu", event.group_idx]
     if not isinstance(pool, Copies) or not (links or pool.contents):
         return {}

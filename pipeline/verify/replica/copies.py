@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pipeline.verify.replica.flow import Flow
 from pipeline.verify.replica.residency_sums import Changes, ResidencySums, Resident
 from schemas.hashing.content import UNKNOWN, follow
-from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED
+from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED, RETURNED
 
 REMEMBERED_STORES = 256
 REMEMBERED_HASHES = 16_384
@@ -32,6 +32,17 @@ class FirstStore(NamedTuple):
 
     parent: int | None
     hashes: tuple[int, ...]
+
+
+class Again(NamedTuple):
+    """What seemed to repeat a block that is held: copies of one size that may be there besides."""
+
+    size: int
+    copies: int
+    since: float
+    """Event time of the first of them."""
+    content: int
+    """Content hash, as the links of that store have it from the beginning of its chain; UNKNOWN: none."""
 
 
 class Block(NamedTuple):
@@ -76,6 +87,8 @@ class Copies:
         """Copies of another size than the first one of their block."""
         self.at_least = False
         """Whether a store was taken for a repetition since the last clear."""
+        self.again: dict[int, Again] = {}
+        """Those blocks. None of them is known where there are none, but `at_least` says that there were."""
 
     def announced(self, hashes: tuple[int, ...], block_size: int) -> bool:
         """Note a store before it counts; return whether its size, or several blocks of it at once, is new."""
@@ -144,8 +157,8 @@ class Copies:
         may_repeat: bool,
         one_copy: bool,
         generated: bool,
-    ) -> None:
-        """Count a copy of each hash, unless the store may be a repetition and all are held.
+    ) -> bool:
+        """Count a copy of each hash, unless the store may be a repetition and all are held; return if so.
 
         With `one_copy` each hash counts by itself, and only if it is not held. `contents`: content hashes of
         those that are not held, where they are known. `generated`: decoding completed it.
@@ -156,8 +169,7 @@ class Copies:
             hashes = new
         if may_repeat and all(one in self.blocks for one in hashes):
             self.flow.reannounced_blocks += len(hashes)
-            self.at_least = self.at_least or bool(hashes)
-            return
+            return bool(hashes)
         blocks, alone = self.blocks, Block((block_size,), at)
         filled: list[int] = []
         stored_before: list[int] = []
@@ -180,6 +192,64 @@ class Copies:
         self.flow.stored_blocks += len(hashes)
         self.flow.stored_tokens += len(hashes) * block_size
         self.flow.filled_blocks += len(filled)
+        return False
+
+    def repeated(
+        self, hashes: tuple[int, ...], size: int, at: float, links: tuple[int, ...], *, most: int
+    ) -> None:
+        """Remember that a store seemed to repeat blocks: of so many, as often as they came in one size.
+
+        With `most` 0 none is remembered.
+        """
+        whole = bool(self.again) or not self.at_least
+        self.at_least = True
+        if not whole or not most:
+            self.again.clear()
+            return
+        content: int | None = UNKNOWN
+        for one, linked in zip(hashes, links or (UNKNOWN,) * len(hashes), strict=True):
+            content = follow(content, linked) if content is not None and linked != UNKNOWN else None
+            known = self.again.get(one, Again(size, 0, at, content or UNKNOWN))
+            if known.size != size:
+                self.again.clear()
+                return
+            self.again[one] = known._replace(copies=known.copies + 1)
+        if len(self.again) > most:
+            self.again.clear()
+
+    def was_copied(self, one: int) -> bool:
+        """Return whether a block that is not held can leave because what seemed to repeat it was a copy."""
+        return (
+            one in self.again
+            and one not in self.blocks
+            and all(
+                held.sizes[0] == again.size
+                for each, again in self.again.items()
+                if (held := self.blocks.get(each)) is not None
+            )
+        )
+
+    def count_again(self, at: float) -> None:
+        """Count all that seemed to repeat blocks: they were copies, and are there."""
+        stored_before = self.stored_tokens
+        for one, again in self.again.items():
+            held = self.blocks.get(one)
+            copies = (again.size,) * again.copies
+            if held is None:
+                self.blocks[one] = Block(copies, again.since)
+                if again.content != UNKNOWN:
+                    self.contents[one] = again.content
+                self.changes.count(RETURNED, self.contents.get(one, one), at, again.size, stored_before)
+                self.blocks_of_size[again.size] += 1
+                self.flow.filled_blocks += 1
+            else:
+                self.blocks[one] = Block((*held.sizes, *copies), min(held.since, again.since))
+            self.stored_tokens += again.copies * again.size
+            self.entries_of_size[again.size] += again.copies
+            self.flow.stored_blocks += again.copies
+            self.flow.stored_tokens += again.copies * again.size
+        self.again.clear()
+        self.at_least = False
 
     def remove(self, hashes: tuple[int, ...], at: float) -> None:
         """Take one copy of each hash away: the latest of another size than the first, while there is one."""
@@ -225,6 +295,7 @@ class Copies:
         self.contents.clear()
         self.other_sizes = 0
         self.at_least = False
+        self.again.clear()
         self.entries_of_size.clear()
         self.blocks_of_size.clear()
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from pipeline.verify import times
 from pipeline.verify.replica import limits
-from pipeline.verify.replica.contents import Named, contents_of, named_on_gpu
+from pipeline.verify.replica.contents import Named, contents_of, links_of, named_on_gpu
 from pipeline.verify.replica.copies import Copies, Held
 from pipeline.verify.replica.flow import Flow
 from pipeline.verify.replica.life import Life
@@ -92,14 +92,14 @@ class Holdings:
                 pool.batch_ended()
         return limits.shed(self.pools, self._worker)
 
-    def stored(self, event: Stored, at: float, life: Life) -> None:
-        """Count a store."""
+    def stored(self, event: Stored, at: float, life: Life, *, all_known: bool) -> None:
+        """Count a store; `all_known`: whether everything that came to this medium and left it is known."""
         hashes = unpack_hashes(event.hashes)
         parent = None if event.parent is None else unpack_hashes(event.parent)[0]
         pool = self._pool_of(event)
         if isinstance(pool, Copies) and not pool.sizes:
             pool.store_only = is_store_only(event)
-        one_copy = life.one_copy or pool.store_only or is_kept_once(event.medium)
+        one_copy = _keeps_one_copy(pool, event.medium, life)
         if isinstance(pool, Copies) and pool.announced(hashes, event.block_size):
             sizes = None if one_copy else pool.overlapping_sizes(event.block_size)
             if sizes is not None:
@@ -111,7 +111,7 @@ class Holdings:
             others = [one for one in self.pools.values() if isinstance(one, Copies) and one is not pool]
             pool.remember(hashes, parent, elsewhere=sum(one.remembered_hashes for one in others))
             contents = contents_of(event, self.pools, self._on_gpu_before)
-            pool.store(
+            repeats = pool.store(
                 hashes,
                 event.block_size,
                 at,
@@ -120,13 +120,24 @@ class Holdings:
                 one_copy=one_copy,
                 generated=life.engine == "vllm" and _is_generated(pool, event, at),
             )
+            if repeats:
+                most = self._worker.max_itemised_blocks if all_known else 0
+                pool.repeated(hashes, event.block_size, at, links_of(event), most=most)
         self.objects.stored(event, at)
 
-    def removed(self, event: Removed, at: float) -> bool:
-        """Take a copy of each block away; return whether some were not there."""
+    def removed(self, event: Removed, at: float, life: Life, *, all_known: bool) -> bool:
+        """Take a copy of each block away; return whether some were not there. `all_known` as in `stored`."""
         pool = self._pool_of(event)
         unknown = pool.flow.unknown_removed_blocks
-        pool.remove(unpack_hashes(event.hashes), at)
+        hashes = unpack_hashes(event.hashes)
+        provable = all_known and isinstance(pool, Copies) and not _keeps_one_copy(pool, event.medium, life)
+        while provable and isinstance(pool, Copies) and pool.again and hashes:
+            if pool.was_copied(hashes[0]):
+                pool.count_again(at)
+                life.copies_proved = True
+            pool.remove(hashes[:1], at)
+            hashes, provable = hashes[1:], pool.flow.unknown_removed_blocks == unknown
+        pool.remove(hashes, at)
         self.objects.removed(event.medium, event.group_idx, event.hashes)
         return pool.flow.unknown_removed_blocks > unknown
 
@@ -151,6 +162,7 @@ class Holdings:
             and life.may_reannounce is True
             and len(self.pools) <= POOLS_THAT_MAY_REPEAT
             and "contradiction" not in life.remarks
+            and not life.copies_proved
         )
 
     # Lives
@@ -181,6 +193,10 @@ class Holdings:
             for (medium, _), pool in self.pools.items()
             if isinstance(pool, Copies) and is_kept_once(medium)
         ]
+
+
+def _keeps_one_copy(pool: Copies | TwoSizes, medium: str, life: Life) -> bool:
+    return life.one_copy or pool.store_only or is_kept_once(medium)
 
 
 def _is_generated(pool: Copies, event: Stored, at: float) -> bool:

@@ -20,6 +20,8 @@ class Life:
     engine: str = ""
     wire_era: str = ""
     may_reannounce: bool | None = None
+    copies_proved: bool = False
+    """Whether something left that only copies explain which seemed to repeat others."""
     one_copy: bool = False
     clears_all: bool = False
     remarks: list[str] = field(default_factory=list)

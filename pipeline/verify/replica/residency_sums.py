@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pipeline.verify.findings import Difference, Findings
 from pipeline.verify.fleet.parsed import Columns
-from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, SUBSUMED
+from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, RETURNED, SUBSUMED
 
 TABLE = "residency"
 """The name under which the topic is reported; it is no table."""
@@ -18,6 +18,7 @@ ANY_LIFE = 0
 _KINDS = {
     FILLED: "filled_blocks",
     GENERATED: "generated_blocks",
+    RETURNED: "returned_blocks",
     EVICTED: "evicted_blocks",
     CLEARED: "cleared_blocks",
     EXPIRED: "expired_blocks",

@@ -249,9 +249,9 @@ class SourceRecount:
         if isinstance(event, (Stored, Removed)) and self._holdings.left_out(event):
             self._undecodable(1, at)
         elif isinstance(event, Stored):
-            self._holdings.stored(event, at, self.life)
+            self._holdings.stored(event, at, self.life, all_known=self._all_known(event.medium))
         elif isinstance(event, Removed):
-            if self._holdings.removed(event, at):
+            if self._holdings.removed(event, at, self.life, all_known=self._all_known(event.medium)):
                 self._contradicted(event.medium)
         elif isinstance(event, Cleared):
             self._cleared(event, at)
@@ -292,6 +292,9 @@ class SourceRecount:
         if known.trust == "complete" and self.window is not None and not self.life.one_copy:
             self.trust.degraded(max(times.end_of(self.window - 1), known.at), medium)
             self.life.remarked("contradiction")
+
+    def _all_known(self, medium: str) -> bool:
+        return self.trust.of(medium).trust == "complete"
 
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
         self.health.undecodable_events += count

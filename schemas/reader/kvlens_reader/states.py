@@ -31,15 +31,17 @@ class _Reached(NamedTuple):
     incarnation: int = 0
     seq: int = -1
     hash_domain: str = ""
+    copied: bool = False
+    """Whether a removal proved that what seemed to repeat others were copies."""
 
 
 class Copies:
     """Counts the copies of each block by `events.v1`, as engines announce them.
 
     A batch counts once, however often it comes; a new session begins with an empty cache, but for media that
-    outlive engines. What an engine announces again without a second copy does not count again, where records
-    say that it may do so. Blocks announced at two granularities are kept as announced (docs/exactness.md of
-    kvlens).
+    outlive engines. What an engine announces again does not count again, where records say that it may do so,
+    until a block leaves once more than it counted: then all that was announced again were copies. Blocks
+    announced at two granularities are kept as announced (docs/exactness.md of kvlens).
     """
 
     def __init__(self, *, clear_all: bool = False) -> None:
@@ -47,6 +49,8 @@ class Copies:
         `worker.clear_scope`."""
         self._clear_all = clear_all
         self._pools: defaultdict[Source, dict[Pool, Counter[int]]] = defaultdict(dict)
+        self._again: defaultdict[Source, dict[Pool, Counter[int]]] = defaultdict(dict)
+        """What seemed to repeat what is held."""
         self._reached: dict[Source, _Reached] = {}
 
     def apply(self, record: EventsRecord) -> Iterator[BlockChange]:
@@ -56,6 +60,7 @@ class Copies:
         if record.incarnation < reached.incarnation:
             return
         if record.incarnation > reached.incarnation:
+            self._again.pop(source, None)
             _end(self._pools[source], but_kept=record.hash_domain == reached.hash_domain)
             reached = self._reached[source] = _Reached(record.incarnation, -1, record.hash_domain)
         for batch in record.batches:
@@ -64,7 +69,7 @@ class Copies:
                     continue
                 reached = self._reached[source] = reached._replace(seq=batch.seq)
             for event in batch.events:
-                self._count(self._pools[source], record, event)
+                self._count(source, record, event)
                 yield from changes_of(record, batch, event)
 
     def take(self, record: EventsRecord) -> None:
@@ -81,7 +86,8 @@ class Copies:
         """Return all that were heard of."""
         return sorted(self._reached)
 
-    def _count(self, pools: dict[Pool, Counter[int]], record: EventsRecord, event: Event) -> None:
+    def _count(self, source: Source, record: EventsRecord, event: Event) -> None:
+        pools, again = self._pools[source], self._again[source]
         if isinstance(event, Closed):
             _end(pools, but_kept=event.reason == "restarted")
         elif isinstance(event, Cleared):
@@ -91,15 +97,30 @@ class Copies:
             for medium, group in [*pools]:
                 if is_cleared(medium, scope) and event.group_idx in (None, group):
                     del pools[medium, group]
+                    again.pop((medium, group), None)
         elif isinstance(event, Stored | Removed):
-            copies = pools.setdefault((event.medium, event.group_idx), Counter())
+            where = event.medium, event.group_idx
+            copies = pools.setdefault(where, Counter())
             hashes = unpack_hashes(event.hashes)
             if isinstance(event, Removed):
-                _remove(copies, hashes)
+                self._remove(source, where, hashes)
             elif record.one_copy or is_kept_once(event.medium):
-                pools[event.medium, event.group_idx] |= Counter({*hashes})
-            elif not _is_repeated(copies, hashes, record, event):
+                pools[where] |= Counter({*hashes})
+            elif not self._reached[source].copied and _is_repeated(copies, hashes, record, event):
+                again.setdefault(where, Counter()).update(hashes)
+            else:
                 copies.update(hashes)
+
+    def _remove(self, source: Source, where: Pool, hashes: tuple[int, ...]) -> None:
+        copies, again = self._pools[source][where], self._again[source]
+        for one in hashes:
+            if one not in copies and one in again.get(where, ()):
+                copies.update(again.pop(where))
+                self._reached[source] = self._reached[source]._replace(copied=True)
+            if one in copies:
+                copies[one] -= 1
+                if not copies[one]:
+                    del copies[one]
 
 
 def _end(pools: dict[Pool, Counter[int]], *, but_kept: bool) -> None:
@@ -113,14 +134,6 @@ def _is_repeated(copies: Counter[int], hashes: tuple[int, ...], record: EventsRe
     """Return whether a store repeats what is resident, as engines do that report all of a prompt again."""
     may = record.may_reannounce is True and "contradiction" not in record.remarks
     return may and event.parent is None and all(one in copies for one in hashes)
-
-
-def _remove(copies: Counter[int], hashes: tuple[int, ...]) -> None:
-    for one in hashes:
-        if one in copies:
-            copies[one] -= 1
-            if not copies[one]:
-                del copies[one]
 
 
 class Resident:

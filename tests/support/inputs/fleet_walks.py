@@ -19,6 +19,7 @@ from schemas.residency import (
     FILLED,
     FILLS,
     GENERATED,
+    RETURNED,
     SUBSUMED,
     Decisions,
     ResidencyChanges,
@@ -86,8 +87,8 @@ class Fleet:
                 del held[place]
             else:
                 held[place] = 1
-                generated = pool[0] == "gpu" and (block + int(self.at)) % 6 == 0
-                self._change(source, place, GENERATED if generated else FILLED)
+                on_gpu = {0: GENERATED, 1: RETURNED}.get((block + int(self.at)) % 6, FILLED)
+                self._change(source, place, on_gpu if pool[0] == "gpu" else FILLED)
         elif what == "again":
             held[place] = 1
             self._change(source, place, FILLED)

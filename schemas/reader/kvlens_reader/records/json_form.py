@@ -14,12 +14,13 @@ import msgspec
 
 from kvlens_reader.records.events import Batch
 from kvlens_reader.records.hashes import HASH_BYTES
-from kvlens_reader.records.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, SUBSUMED
+from kvlens_reader.records.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, RETURNED, SUBSUMED
 from kvlens_reader.records.wire_prefix import unprefixed
 
 KIND_NAMES = {
     FILLED: "filled",
     GENERATED: "generated",
+    RETURNED: "returned",
     EVICTED: "evicted",
     CLEARED: "cleared",
     EXPIRED: "expired",

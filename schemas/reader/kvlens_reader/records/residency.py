@@ -33,8 +33,13 @@ SUBSUMED = 4
 """A fine-grained block is now counted as part of the coarse block that covers it."""
 GENERATED = 5
 """First copy came: decoding completed the block (docs/figures.md)."""
-FILLS = bytes((FILLED, GENERATED))
+RETURNED = 6
+"""It seemed to have left, and is resident after all: it was computed again before, which only a later
+removal showed (docs/exactness.md)."""
+FILLS = bytes((FILLED, GENERATED, RETURNED))
 """Kinds of what came."""
+FILL_KINDS = tuple(FILLS)
+"""The same for compiled code."""
 KINDS = bytes((*FILLS, EVICTED, CLEARED, EXPIRED, SUBSUMED))
 
 
@@ -48,7 +53,7 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     hashes: bytes
     """m packed hashes, big-endian u64."""
     kinds: bytes
-    """m bytes: FILLED, GENERATED, EVICTED, CLEARED, EXPIRED or SUBSUMED."""
+    """m bytes: FILLED, GENERATED, RETURNED, EVICTED, CLEARED, EXPIRED or SUBSUMED."""
     times: bytes
     """m little-endian f64: seconds since the epoch, event time."""
     block_sizes: bytes
@@ -62,8 +67,8 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     store_only: bool = False
     """The engine does not announce removals on this medium: filled blocks may be gone."""
     roots: bytes = b""
-    """For each fill (FILLED or GENERATED), the packed hash of the first block of its chain, zeros if unknown;
-    empty if it is unknown for all."""
+    """For each fill (FILLED, GENERATED or RETURNED), the packed hash of the first block of its chain, zeros
+    if unknown; empty if it is unknown for all."""
     depths: bytes = b""
     """For each fill, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
     0 if its root is unknown. Empty if `roots` is."""

@@ -19,7 +19,7 @@ from pipeline.fleet.registry import Sources
 from pipeline.fleet.waiting import WaitingChanges
 from pipeline.verify.fleet.transfers import run_of
 from schemas.fleet_checkpoints import FleetSource
-from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, SUBSUMED, ResidencyChanges
+from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, RETURNED, SUBSUMED, ResidencyChanges
 from tests.support.suite.night import examples
 
 WORD = 1 << 64
@@ -55,7 +55,7 @@ def piece(rng: random.Random, lives: dict[int, int]) -> Piece:
     before = rng.randrange(1 << 40)
     changes = []
     for _ in range(rng.randint(1, 12)):
-        kind = rng.choice([FILLED, FILLED, GENERATED, EVICTED, CLEARED, SUBSUMED])
+        kind = rng.choice([FILLED, FILLED, GENERATED, RETURNED, EVICTED, CLEARED, SUBSUMED])
         fill = kind in FILLS
         changes.append(
             {

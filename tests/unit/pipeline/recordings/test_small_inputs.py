@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -103,19 +103,27 @@ def test_pages_that_are_not_full_hold_the_tokens_that_they_have() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "entries", "blocks", "tokens"),
-    [("g1-smallest", 5, 3, 48), ("g1-prompt-logprobs", 198, 107, 3424)],
+    ("name", "reannounced", "entries", "blocks", "tokens"),
+    [
+        ("g1-smallest", "off", 5, 3, 48),
+        ("g1-prompt-logprobs", "off", 198, 107, 3424),
+        ("g1-prompt-logprobs", "auto", 198, 107, 3424),
+    ],
 )
 def test_prompts_that_are_computed_again_are_second_copies(
-    name: str, entries: int, blocks: int, tokens: int
+    name: str, reannounced: Literal["auto", "off"], entries: int, blocks: int, tokens: int
 ) -> None:
-    """vLLM with `prompt_logprobs`; the larger one is a live engine's, with what its block pool held."""
-    source = applied(SMALL / f"{name}.kvrec", Worker(reannounced="off"))
+    """vLLM with `prompt_logprobs`; the larger one is a live engine's, with what its block pool held.
+
+    By default removals tell them, of which the smaller one has none of a second copy.
+    """
+    source = applied(SMALL / f"{name}.kvrec", Worker(reannounced=reannounced))
     [pool] = source.pools
     [size] = pool.head.block_sizes
     held = sum(pool.head.blocks)
     assert (sum(pool.head.entries), held, held * size) == (entries, blocks, tokens)
     assert source.overall_trust().trust == "complete"
+    assert not any(part.at_least for part in source.occupancy())
 
 
 def test_where_a_prompt_was_announced_again_figures_are_lower_bounds() -> None:
@@ -126,9 +134,9 @@ def test_where_a_prompt_was_announced_again_figures_are_lower_bounds() -> None:
 
 
 def test_copies_that_were_taken_for_announcements_are_told_by_their_removals() -> None:
-    """The default cannot know them, but the first that leaves once too often shows them."""
-    [row] = analysed(SMALL / "g1-prompt-logprobs.kvrec")
-    assert row["trust"] == "degraded"
+    assert analysed(SMALL / "g1-prompt-logprobs.kvrec") == [
+        {"medium": "gpu", "physical": 198, "distinct": 107, "tokens": 3424, "trust": "complete"}
+    ]
 
 
 def test_a_partial_tail_counts_by_itself_as_often_as_it_is_announced() -> None:

@@ -79,10 +79,10 @@ def test_copies_taken_for_repetitions_are_counted_once_a_block_leaves_twice() ->
     log = record(OPENED, *batches, may_reannounce=True)
     source = applied(log, settings=Worker(reannounced="auto")).source()
     [row] = source.occupancy()
-    assert (row.entries, row.blocks) == (4, 2)
-    assert source.overall_trust().trust == "degraded"
+    assert (row.entries, row.blocks) == (6, 2)
+    assert source.overall_trust().trust == "complete"
     flow = source.pools.flow_since_start()["gpu", 0]
-    assert (flow.reannounced_blocks, flow.unknown_removed_blocks) == (3, 1)
+    assert (flow.reannounced_blocks, flow.unknown_removed_blocks) == (3, 0)
 
 
 def test_until_a_repetition_is_proved_to_be_none_figures_are_lower_bounds() -> None:

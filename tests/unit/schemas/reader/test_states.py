@@ -123,6 +123,19 @@ def test_what_is_announced_again_is_no_second_copy_where_the_record_says_so() ->
         assert gpu(copies) == copies_left, more
 
 
+def test_a_block_that_leaves_once_more_than_it_counted_proves_second_copies() -> None:
+    again = Stored(BLOCKS[0] + BLOCKS[1], 16)
+    copies, more = Copies(), {"may_reannounce": True}
+    copies.take(record((0, again), (1, again), (2, Removed(BLOCKS[0])), **more))
+    assert gpu(copies) == {2}
+    copies.take(record((3, Removed(BLOCKS[0])), (4, Removed(BLOCKS[1])), (5, again), **more))
+    assert gpu(copies) == {1, 2}
+    copies.take(record((6, Removed(BLOCKS[1])), **more))
+    assert gpu(copies) == {1, 2}
+    copies.take(record((0, again), (1, again), (2, Removed(BLOCKS[0])), life=2, **more))
+    assert gpu(copies) == {2}
+
+
 def test_opened_and_notices_change_nothing() -> None:
     copies = Copies()
     assert [*copies.apply(record((None, Opened(0, complete=True))))] == []
