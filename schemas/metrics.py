@@ -250,6 +250,11 @@ class Worker:
         "Blocks that compare by the engine's own hash, at sources of which others have content hashes.",
         ("reason",),
     )
+    gave_up_repeats = Counter(
+        "kvlens_worker_repeats_given_up_total",
+        "Media and groups of a source that lost track of what was announced again, until a clear, by reason.",
+        ("reason",),
+    )
     out_of_order = Counter(
         "kvlens_worker_changes_out_of_order_total",
         "Changes of residency that did not count in the order of event time across partitions, by reason.",

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 from pipeline.applying.steps import Steps
 from pipeline.kafka.refusal import RecordRefused, SourceName
-from schemas.reasons import LimitReason, OrderReason, SetAsideReason, WithoutContent
+from schemas.reasons import GaveUpRepeats, LimitReason, OrderReason, SetAsideReason, WithoutContent
 from schemas.rows import Row
 
 
@@ -105,6 +105,10 @@ class State(ABC, Generic[_Record, _Cut]):
 
     def take_without_content(self) -> Mapping[WithoutContent, int]:
         """Return how many blocks got no content hash, by reason, since the last call."""
+        return {}
+
+    def take_gave_up_repeats(self) -> Mapping[GaveUpRepeats, int]:
+        """Return how many pools forgot what was announced again, by reason, since the last call."""
         return {}
 
     def take_out_of_order(self) -> Mapping[OrderReason, int]:

@@ -62,9 +62,10 @@ _TROUBLES: dict[Remark, _Trouble] = {
         "contradiction",
         "problem",
         "blocks left that cannot have been there, as every batch before is known: what was counted is wrong",
-        "with worker.reannounced = auto, second copies of whole prompts (prompt_logprobs, pooling) look like "
-        "repetitions: set it to off if no request asks for kv_cache_report_mode=full. Otherwise see "
-        "docs/exactness.md#trust",
+        "see docs/exactness.md#trust. If kvlens_worker_repeats_given_up_total grew, more blocks were "
+        "announced again than worker.max_itemised_blocks, and second copies of prompts (prompt_logprobs, "
+        "pooling) look like this: raise it, or set worker.reannounced to off if no request asks for "
+        "kv_cache_report_mode=full",
         "blocks left that cannot have been there; what was counted wrong is cleared, or was on a medium that "
         "is no more",
     ),

@@ -41,7 +41,7 @@ from schemas.events import (
 )
 from schemas.hashes import HASH_BYTES
 from schemas.pool_checkpoints import FlowState, PoolHead
-from schemas.reasons import WithoutContent
+from schemas.reasons import GaveUpRepeats, WithoutContent
 from schemas.settings import Worker
 
 Told = Cleared | Undecodable | LeftOut
@@ -330,6 +330,11 @@ class Pools:
     def take_without_content(self) -> Counter[WithoutContent]:
         """Return how many blocks got no content hash, and why, since the last call."""
         found, self._shared.without_content = self._shared.without_content, Counter()
+        return found
+
+    def take_gave_up_repeats(self) -> Counter[GaveUpRepeats]:
+        """Return how many pools forgot what was announced again, and why, since the last call."""
+        found, self._shared.gave_up_repeats = self._shared.gave_up_repeats, Counter()
         return found
 
     def take_changes(self) -> list[Changes]:

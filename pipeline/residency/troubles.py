@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from pipeline.residency.source import SourceResidency
-from schemas.reasons import WithoutContent
+from schemas.reasons import GaveUpRepeats, WithoutContent
 
 
 def troubles(sources: Iterable[SourceResidency]) -> dict[str, int]:
@@ -28,4 +28,12 @@ def without_content(sources: Iterable[SourceResidency]) -> Counter[WithoutConten
     for source in sources:
         if source.pools.without_content:
             found += source.pools.take_without_content()
+    return found
+
+
+def gave_up_repeats(sources: Iterable[SourceResidency]) -> Counter[GaveUpRepeats]:
+    """Return how many pools forgot what was announced again, and why, since this was looked at last."""
+    found: Counter[GaveUpRepeats] = Counter()
+    for source in sources:
+        found += source.pools.take_gave_up_repeats()
     return found

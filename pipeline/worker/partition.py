@@ -139,6 +139,8 @@ class OwnedPartition(Generic[_Record, _Cut]):
         self._left_out.add(self.state.take_left_out())
         for reason, blocks in self.state.take_without_content().items():
             self._metrics.without_content.labels(reason).inc(blocks)
+        for why, pools in self.state.take_gave_up_repeats().items():
+            self._metrics.gave_up_repeats.labels(why).inc(pools)
         for late, changes in self.state.take_out_of_order().items():
             self._metrics.out_of_order.labels(late).inc(changes)
         for trouble, count in self.state.troubles().items():

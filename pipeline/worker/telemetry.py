@@ -19,6 +19,7 @@ class WorkerMetrics:
         self.set_aside = registry.counter(Worker.set_aside)
         self.left_out = registry.counter(Worker.left_out)
         self.without_content = registry.counter(Worker.without_content)
+        self.gave_up_repeats = registry.counter(Worker.gave_up_repeats)
         self.out_of_order = registry.counter(Worker.out_of_order)
         self.lost = registry.counter(Worker.lost)
         self.next_offset = registry.gauge(Worker.next_offset)

@@ -29,10 +29,11 @@ from pipeline.residency.counting.copies import Sizes
 from pipeline.residency.counting.count_copies import FETCHED_AHEAD, code_of
 from pipeline.residency.counting.shared import Shared
 from schemas.pool_checkpoints import PoolHead
+from schemas.reasons import GaveUpRepeats
 from schemas.residency import RETURNED
 
-TOO_MANY: Final = 1 << 62
-"""Blocks to remember."""
+IN_SEVERAL_SIZES: Final = -1
+"""In place of how many blocks there are."""
 
 
 class Counted(NamedTuple):
@@ -77,11 +78,19 @@ class Repeats:
             table.make_room(table.blocks + len(stores.hashes))
         if len(stores.links):
             table.keep_contents()
-        table.blocks = count_repeats(
+        blocks = count_repeats(
             table.entries, table.contents, table.spread, table.blocks, sizes, chained, stores
         )
-        if table.blocks > self._shared.most_repeats:
-            self.forget()
+        if blocks == IN_SEVERAL_SIZES:
+            self._give_up("several_sizes")
+        elif blocks > self._shared.most_repeats:
+            self._give_up("too_many")
+        else:
+            table.blocks = blocks
+
+    def _give_up(self, reason: GaveUpRepeats) -> None:
+        self._shared.gave_up_repeats[reason] += 1
+        self.table = BlockTable(spread=self._shared.spread)
 
     def forget(self) -> None:
         """Nothing is remembered any more."""
@@ -133,7 +142,7 @@ def count_repeats(
 ) -> int:
     """Count a copy of each block; `entries` has room. Return how many blocks there are then.
 
-    A block that comes in several sizes makes TOO_MANY.
+    IN_SEVERAL_SIZES where one of them is.
     """
     contents = borrowed(contents)
     entries, stores = borrowed(entries), borrowed(stores)
@@ -168,6 +177,6 @@ def count_repeats(
                 if len(contents) > 0:
                     contents[slot] = content
             elif entry.size_code != code:
-                return TOO_MANY
+                return IN_SEVERAL_SIZES
             entry.copies += 1
     return live

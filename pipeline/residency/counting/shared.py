@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.reading.plain_runs import PlainRun
-from schemas.reasons import WithoutContent
+from schemas.reasons import GaveUpRepeats, WithoutContent
 
 NO_LORA: Final = 0
 OTHER_LORAS: Final = "(others)"
@@ -105,6 +105,8 @@ class Shared:
         """Tells whether all that happened on a medium is known, so that no block is unknown that leaves."""
         self.unknown_removed: Callable[[str], None] = lambda medium: None
         """Called when unknown blocks left a medium, in the open window."""
+        self.gave_up_repeats: Counter[GaveUpRepeats] = Counter()
+        """Pools that no longer remember what was announced again."""
         self.most_repeats = MOST_REPEATS
         """Blocks announced again that a pool remembers."""
         self.copies_proved: Callable[[], None] = lambda: None

@@ -122,6 +122,7 @@ kvlens_worker_records_lost_total counter agent
 kvlens_worker_records_set_aside_total counter agent,reason
 kvlens_worker_records_skipped_total counter agent,reason
 kvlens_worker_records_total counter agent,partition
+kvlens_worker_repeats_given_up_total counter reason
 kvlens_worker_rollup_periods_total counter table
 kvlens_worker_rollup_seconds histogram
 kvlens_worker_figures_total counter table

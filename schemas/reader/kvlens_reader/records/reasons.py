@@ -161,6 +161,12 @@ WithoutContent = Literal[
 ]
 """Why a block has no content hash, and compares by the engine's own."""
 
+GaveUpRepeats = Literal[
+    "too_many",  # blocks of one medium and group: `worker.max_itemised_blocks`
+    "several_sizes",  # a block was announced again in another size than before
+]
+"""Why the worker forgets what an engine announced again, so that no removal can prove that it was copies."""
+
 QuestionRefusal = Literal[
     "malformed",  # no JSON
     "bad_question",  # a field is missing, of a wrong type, or beyond its bounds

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
-
 import pytest
 
 from pipeline.index.following.partition import IndexedPartition
@@ -13,64 +10,17 @@ from pipeline.residency.counting.pool import Pool
 from pipeline.residency.source import SourceResidency
 from pipeline.verify.replica.copies import Copies
 from pipeline.verify.replica.source import SourceRecount
-from schemas.events import Cleared, Event, EventsRecord, Removed, Stored
+from schemas.events import Cleared, Event, Removed, Stored
 from schemas.hashes import unpack_hashes
 from schemas.residency import FILLS
 from schemas.rows import OccupancyRow
 from schemas.settings import Worker
 from tests.support.in_parts import as_read
-from tests.support.inputs.event_records import batch, opened, record, sent
+from tests.support.inputs.copying_engine import BEGAN, SIZE, CopyingEngine
+from tests.support.inputs.event_records import sent
 from tests.support.inputs.packed import packed
 from tests.support.replica_agent import ReplicaAgent, changes_of, rows_of
 from tests.support.suite.night import first_by_day
-
-NOW = 1_800_000_000.0
-SIZE = 16
-
-
-class Engine:
-    """One that keeps every copy of a block, and prompts that it computes again or only announces again."""
-
-    def __init__(self, seed: int, *, announces: bool = False, linked: bool = False) -> None:
-        self.rng = random.Random(seed)
-        self.announces, self.linked = announces, linked
-        self.incarnation = self.seq = 0
-        self.at = NOW
-        self.copies: Counter[int] = Counter()
-
-    def record(self) -> EventsRecord:
-        """Do something, and return what is said of it."""
-        rng, batches = self.rng, []
-        if not self.incarnation or rng.random() < 0.02:
-            self.incarnation, self.seq = self.incarnation + 1, 0
-            self.copies.clear()
-            batches.append(opened(self.at))
-        for _ in range(rng.randrange(1, 4)):
-            self.at += rng.choice((0.0, 0.5, 4.0))
-            batches.append(batch(self.seq, self.at, *(self._event() for _ in range(rng.randrange(1, 4)))))
-            self.seq += 1
-        return record(*batches, life=self.incarnation, may_reannounce=True)
-
-    def _event(self) -> Event:
-        rng, held = self.rng, [*self.copies.elements()]
-        choice = rng.random()
-        if choice < 0.01:
-            self.copies.clear()
-            return Cleared()
-        if held and choice < 0.5:
-            left = rng.sample(held, min(len(held), rng.randrange(1, 4)))
-            self.copies -= Counter(left)
-            return Removed(packed(*left))
-        begin, length = 100 * rng.randrange(1, 9), rng.randrange(1, 6)
-        chain = [*range(begin, begin + length)]
-        parent = None
-        if self.copies[begin - 1 + length] and rng.random() < 0.4:
-            parent, chain = packed(chain[-1]), [chain[-1] + 1]
-        again = self.announces and parent is None and all(self.copies[one] for one in chain)
-        if not again:
-            self.copies.update(chain)
-        links = packed(*(one + 7 for one in chain)) if self.linked else b""
-        return Stored(packed(*chain), SIZE, SIZE * len(chain), parent, links=links)
 
 
 def copies_of(source: SourceResidency) -> dict[int, int]:
@@ -85,7 +35,7 @@ def copies_of(source: SourceResidency) -> dict[int, int]:
 @pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("seed", first_by_day(range(40), 8))
 def test_second_copies_count_from_the_first_removal_on_that_proves_them(seed: int, linked: bool) -> None:
-    engine = Engine(seed, linked=linked)
+    engine = CopyingEngine(seed, linked=linked)
     settings = Worker()
     lived, moved = ReplicaAgent(settings), ReplicaAgent(settings)
     recount = SourceRecount("r", 0, settings)
@@ -128,7 +78,7 @@ def test_second_copies_count_from_the_first_removal_on_that_proves_them(seed: in
 
 @pytest.mark.parametrize("seed", first_by_day(range(20), 4))
 def test_what_is_only_announced_again_counts_once(seed: int) -> None:
-    engine = Engine(seed, announces=True)
+    engine = CopyingEngine(seed, announces=True)
     agent = ReplicaAgent()
     again = 0
     for _ in range(50):
@@ -147,7 +97,7 @@ def test_what_is_only_announced_again_counts_once(seed: int) -> None:
 def applied(settings: Worker, *said: list[Event]) -> tuple[ReplicaAgent, SourceRecount]:
     agent, recount = ReplicaAgent(settings), SourceRecount("r", 0, settings)
     for seq, events in enumerate(said):
-        one = sent(seq, NOW + seq, *events)
+        one = sent(seq, BEGAN + seq, *events)
         one.may_reannounce = True
         agent.apply(one)
         recount.apply(seq, one)
@@ -163,6 +113,16 @@ def test_more_blocks_than_are_remembered_prove_a_contradiction() -> None:
     assert source.head.remarks == recount.life.remarks == ["contradiction"]
     [row] = source.occupancy()
     assert (row.entries, row.at_least) == (2, True)
+    assert agent.state.take_gave_up_repeats() == {"too_many": 1}
+    assert not agent.state.take_gave_up_repeats()
+
+
+def test_a_block_that_comes_again_in_another_size_proves_nothing_later() -> None:
+    store, other = Stored(packed(1), SIZE, SIZE), Stored(packed(1), 2 * SIZE, 2 * SIZE)
+    agent, recount = applied(Worker(), [store], [store], [other], [Removed(packed(1))], [Removed(packed(1))])
+    agent.source().pools.settle()
+    assert agent.state.take_gave_up_repeats() == {"several_sizes": 1}
+    assert agent.source().overall_trust().trust == recount.trust.of("gpu").trust == "degraded"
 
 
 def test_a_clear_begins_to_remember_anew() -> None:
@@ -178,12 +138,12 @@ def test_a_clear_begins_to_remember_anew() -> None:
 def test_figures_before_the_proof_are_bounds_and_exact_behind_it() -> None:
     store, gone = Stored(packed(1, 2, 3), SIZE, 3 * SIZE), Removed(packed(2))
     agent, _ = applied(Worker(), [store], [store, store])
-    [before] = rows_of(agent.cut(NOW), OccupancyRow)
+    [before] = rows_of(agent.cut(BEGAN), OccupancyRow)
     assert (before.entries, before.blocks, before.tokens, before.at_least) == (3, 3, 48, True)
     agent, recount = applied(Worker(), [store], [store, store], [gone, gone], [store])
-    [row] = rows_of(agent.cut(NOW), OccupancyRow)
+    [row] = rows_of(agent.cut(BEGAN), OccupancyRow)
     assert (row.entries, row.blocks, row.tokens, row.at_least, row.trust) == (10, 3, 48, False, "complete")
-    [(_, _, held)] = recount.held(NOW)
+    [(_, _, held)] = recount.held(BEGAN)
     assert (held.entries, held.blocks, held.tokens) == (10, 3, 48)
     flow = agent.source().pools.flow_since_start()["gpu", 0]
     assert flow.stored_blocks - flow.removed_blocks == row.entries
