@@ -64,7 +64,7 @@ SELECT time, concat(
 FROM
 (
     SELECT time, medium, sum(of_rank.tokens) / uniqExact(window) AS tokens, max(is_bound) AS bounded,
-        max(at_least AND isNotNull(of_rank.tokens)) AS missing, max(isNull(of_rank.tokens)) AS untold
+        max(tokens_at_least AND isNotNull(of_rank.tokens)) AS missing, max(isNull(of_rank.tokens)) AS untold
     FROM held_series({SERIES}) AS of_rank
     WHERE {chosen}
     GROUP BY time, medium

@@ -16,8 +16,8 @@ TABLES = ("occupancy_10s", "flow_10s", "stream_health_10s", "engine_counters", "
 # A parameterised view cannot be named by an Identifier parameter; the settings allow plain names only.
 _VIEW = "{database}.{view}(from = {{from:UInt32}}, to = {{to:UInt32}})"
 _OCCUPANCY = """
-SELECT replica, dp_rank, medium, entries, blocks, smaller_blocks, tokens, is_bound, capacity_blocks,
-       store_only, at_least, toString(trust)
+SELECT replica, dp_rank, medium, entries, blocks, smaller_blocks, tokens, is_bound,
+       tokens_at_least, capacity_blocks, store_only, at_least, toString(trust)
 FROM {view}
 ORDER BY window DESC LIMIT 1 BY model, replica, dp_rank, medium
 """
@@ -56,6 +56,8 @@ class PoolFigures:
     """None where the engine does not say how many a block has."""
     is_bound: bool
     """There may be fewer tokens."""
+    tokens_at_least: bool
+    """There may be more tokens."""
     capacity_blocks: int
     """0 where the engine does not say."""
     store_only: bool
@@ -82,10 +84,10 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
     """Return the figures of all sources that had rows in the last minute, by name."""
     flows = {row[:3]: row[3:] for row in _read(client, _FLOW, database, "flow", now)}
     pools = []
-    for *names, entries, blocks, fine, tokens, is_bound, capacity, store_only, at_least, trust in _read(
+    for replica, dp_rank, medium, entries, blocks, fine, tokens, *bounds, trust in _read(
         client, _OCCUPANCY, database, "held", now
     ):
-        replica, dp_rank, medium = names
+        is_bound, tokens_at_least, capacity, store_only, at_least = bounds
         stored, evicted, lifetimes, since = flows.get((replica, dp_rank, medium), (0, 0, [], None))
         seconds = WINDOW_SECONDS if since is None else min(WINDOW_SECONDS, now - moment(since))
         seconds = max(seconds, 1.0)
@@ -99,6 +101,7 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
                 fine,
                 tokens,
                 bool(is_bound),
+                bool(tokens_at_least),
                 capacity,
                 bool(store_only),
                 bool(at_least),

@@ -119,6 +119,7 @@ def freshness_line(freshness: tuple[float | None, float | None]) -> str:
 def _cells(pool: PoolFigures) -> tuple[str, ...]:
     capacity = f"{pool.capacity_blocks:,}" if pool.capacity_blocks else "?"
     bound = "<=" if pool.store_only else ">=" if pool.at_least else ""
+    tokens_bound = "<=" if pool.is_bound else ">=" if pool.tokens_at_least else ""
     lifetime = "-" if pool.mean_lifetime_seconds is None else f"~{pool.mean_lifetime_seconds:.1f} s"
     return (
         f"{pool.replica}/{pool.dp_rank}",
@@ -127,7 +128,7 @@ def _cells(pool: PoolFigures) -> tuple[str, ...]:
         capacity,
         _bar(pool.entries, pool.capacity_blocks),
         f"{pool.fine_blocks:,}" if pool.fine_blocks else "",
-        "?" if pool.tokens is None else f"{'<=' if pool.is_bound else ''}{pool.tokens:,}",
+        "?" if pool.tokens is None else f"{tokens_bound}{pool.tokens:,}",
         f"{pool.stored_per_second:.1f}",
         "-" if pool.store_only else f"{pool.evicted_per_second:.1f}",
         lifetime,

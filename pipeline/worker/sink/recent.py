@@ -98,8 +98,9 @@ def sums(agents: Iterable[RecentRows]) -> Sums | None:
     fills = [row for row in rows if isinstance(row, FillsRow)]
     streams = {_key(row): row.trust for row in rows if isinstance(row, StreamHealthRow)}
     cached, held, capacity = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
-    for (model, _, _, medium), pools in _at_the_end(rows).items():
-        of_rank = _held(pools)
+    latest = _at_the_end(rows)
+    for (model, replica, rank, medium), pools in latest.items():
+        of_rank = _held(pools, latest.get((model, replica, rank, "gpu"), ()))
         if of_rank.tokens is not None:
             cached[model, medium if medium in MEDIA else "other"] += of_rank.tokens
         if medium == "gpu" and of_rank.capacity_blocks:
@@ -175,16 +176,22 @@ class _Held(NamedTuple):
     """None: nobody says how many a block has."""
 
 
-def _held(pools: Iterable[OccupancyRow]) -> _Held:
+def _held(pools: Iterable[OccupancyRow], on_gpu: Iterable[OccupancyRow]) -> _Held:
     """Add up a window's rows: of each KV-cache group only the largest blocks count, as smaller ones lie in
     those; tokens are those of the group with most, as the others hold the same, up to what there is room for.
+    Blocks of no size hold at least as many as those of the group on the GPU.
     """
     largest: dict[int, OccupancyRow] = {}
     tokens: Counter[int] = Counter()
     untold = False
+    size_on_gpu: dict[int, int] = {}
+    for pool in on_gpu:
+        size_on_gpu[pool.group_idx] = max(pool.block_size, size_on_gpu.get(pool.group_idx, 0))
     for pool in pools:
         tokens[pool.group_idx] += pool.tokens
-        untold |= pool.entries > 0 and pool.block_size == 0
+        if pool.block_size == 0 and pool.blocks > 0:
+            tokens[pool.group_idx] += pool.blocks * size_on_gpu.get(pool.group_idx, 0)
+            untold |= not size_on_gpu.get(pool.group_idx)
         before = largest.setdefault(pool.group_idx, pool)
         if pool.block_size > before.block_size:
             largest[pool.group_idx] = pool

@@ -68,13 +68,15 @@ def hybrid_rows() -> list[Row]:
     """A hybrid, a: two groups, fine blocks beside the coarse ones, and a tier that tells no size.
 
     Beside it b: 120 of 100 blocks, as removals are missing, batches lost in the 34th minute, and prompts
-    that were announced again, so that its disk holds no less than is counted.
+    that were announced again, so that its disk holds no less than is counted. The group of its tier has no
+    blocks on the GPU that would tell their size.
     """
     found: list[Row] = [FleetSettingRow("horizon_seconds", 3600.0, 1), ModelRow("m", 1 << 20, 1)]
     for row in hour_of_rows():
         if isinstance(row, OccupancyRow):
             if row.medium == "cpu":
-                row = msgspec.structs.replace(row, block_size=0, tokens=0)
+                group = 7 if row.replica == "b" else 0
+                row = msgspec.structs.replace(row, block_size=0, tokens=0, group_idx=group)
             elif row.replica == "b":
                 row = msgspec.structs.replace(row, entries=120, blocks=110, tokens=1760, at_least=True)
                 on_disk = {"medium": "disk", "capacity_blocks": 0, "entries": 5, "blocks": 5, "tokens": 80}
@@ -146,7 +148,7 @@ def test_what_is_held_counts_once_and_fits(hybrid: Shown) -> None:
     at = f"from = {int(END.timestamp()) - 9}, to = {int(END.timestamp())}"
     held = hybrid.ask("held", f"SELECT {columns} FROM held({at}) ORDER BY ALL").result_rows
     assert held == [
-        ("a", "cpu", 10, 10, 0, 0, 0, None, False),
+        ("a", "cpu", 10, 10, 0, 0, 0, 1600, False),
         # Of 960 + 4,000 tokens no more than 24 blocks have room for; six and five blocks are in use.
         ("a", "gpu", 11, 10, 250, 24, 3840, 3840, True),
         ("b", "cpu", 10, 10, 0, 0, 0, None, False),
@@ -156,10 +158,10 @@ def test_what_is_held_counts_once_and_fits(hybrid: Shown) -> None:
     assert {(row["medium"], row["tokens"]) for row in hybrid.panel("fleet-occupancy")} == {
         ("≈ gpu", 3840.0 + 1600.0),
         ("≥ disk", 80.0),
-        ("cpu", None),
+        ("≥ cpu, as far as told", 1600.0),
     }
     of_a = hybrid.panel("replica-occupancy", replica=["a"])
-    assert {row["medium"] for row in of_a} == {"≤ gpu", "cpu"}
+    assert {row["medium"] for row in of_a} == {"≤ gpu", "≥ cpu"}
     # 11 of 24 blocks of 160 tokens, and all of 100 blocks of 16.
     (full,) = hybrid.panel("fleet-gpu-full")
     assert full["full"] == pytest.approx((3840 * 11 / 24 + 1600) / 5440)

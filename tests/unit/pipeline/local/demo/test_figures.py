@@ -11,8 +11,8 @@ from pipeline.local.demo.figures import PoolFigures, mean_lifetime
 from pipeline.local.demo.freshness import FreshnessMeter
 from pipeline.local.demo.terminal import freshness_line, plain, screen, table
 
-GPU = PoolFigures("a", 1, "gpu", 250, 240, 3, 4000, False, 500, False, False, "complete", 12.5, 2.25, 90, 8.0)
-CPU = PoolFigures("a", 1, "cpu", 7, 7, 0, None, True, 0, True, False, "partial", 1.0, 0.0, 0, None)
+GPU = PoolFigures("a", 1, "gpu", 250, 240, 3, 4000, False, False, 500, False, False, "complete", 12.5, 2.25, 90, 8.0)
+CPU = PoolFigures("a", 1, "cpu", 7, 7, 0, None, True, False, 0, True, False, "partial", 1.0, 0.0, 0, None)
 
 
 def test_mean_lifetime_takes_the_middle_of_each_bucket():
@@ -59,6 +59,8 @@ def test_the_table_shows_bounds_and_what_is_not_known():
     assert table([replace(GPU, at_least=True)])[1].split()[2] == ">=250"
     beyond = table([replace(GPU, entries=648, tokens=8000, is_bound=True)])[1].split()
     assert (beyond[2], beyond[6]) == ("648!", "<=8,000")
+    tier = table([replace(CPU, tokens=112, is_bound=False, tokens_at_least=True, store_only=False)])
+    assert (tier[1].split()[2], tier[1].split()[4]) == ("7", ">=112")
     assert "1 source, 247 blocks resident, 13.5 stored/s, 2.2 evicted/s, " in plain([GPU, CPU], (None, None))
     assert freshness_line((None, None)) == "event to queryable row: not known yet"
     assert freshness_line((0.94, 1.86)) == "event to queryable row: 0.9 s (p50), 1.9 s (p99)"

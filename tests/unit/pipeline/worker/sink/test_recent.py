@@ -91,6 +91,23 @@ def test_gauges_are_those_of_the_last_window_of_each_pool() -> None:
     assert left.streams == {("qwen3-32b", "complete"): 1}, "others own what was given up"
 
 
+def test_blocks_of_no_size_hold_as_many_tokens_as_those_of_their_group_on_the_gpu() -> None:
+    agent = RecentRows()
+    on_cpu = {"medium": "cpu", "block_size": 0, "tokens": 0, "entries": 20, "capacity_blocks": 0}
+    agent.add([
+        row(OccupancyRow, 350, tokens=800, entries=50, capacity_blocks=200),
+        row(OccupancyRow, 350, block_size=4, tokens=16, entries=4, capacity_blocks=0),
+        row(OccupancyRow, 350, blocks=20, **on_cpu),
+        # Of this group nothing on the GPU tells a size.
+        row(OccupancyRow, 350, replica="vllm-1", tokens=800, entries=50, capacity_blocks=200),
+        row(OccupancyRow, 350, replica="vllm-1", blocks=20, group_idx=3, **on_cpu),
+        row(StreamHealthRow, 410),
+    ])  # fmt: skip
+    found = sums([agent])
+    assert found is not None
+    assert found.cached == {("qwen3-32b", "gpu"): 1616, ("qwen3-32b", "cpu"): 320}
+
+
 def test_old_windows_are_let_go() -> None:
     agent = RecentRows()
     for window in range(0, 4000, 10):
