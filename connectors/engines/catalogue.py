@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from connectors.engines.atom import ATOM
 from connectors.engines.description import Engine, EventType, Medium
+from connectors.engines.flexkv import FLEXKV
 from connectors.engines.llmd import LLMD
 from connectors.engines.lmcache import LMCACHE
 from connectors.engines.media import Media
@@ -21,7 +22,7 @@ from connectors.process.errors import DataError
 
 _Where = TypeVar("_Where", str, int)
 
-ENGINES = (VLLM, SGLANG, TRTLLM, TOKENSPEED, MOONCAKE, LLMD, LMCACHE, ATOM)
+ENGINES = (VLLM, SGLANG, TRTLLM, TOKENSPEED, FLEXKV, MOONCAKE, LLMD, LMCACHE, ATOM)
 """If an event fits several engines, the last one here counts."""
 
 TYPE_KEY = "type"

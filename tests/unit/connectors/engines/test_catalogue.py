@@ -20,7 +20,7 @@ OTHER = Engine("other", (), {}, lambda seen: False)
 
 def test_a_type_of_several_engines_has_the_fields_of_all() -> None:
     form = CATALOGUE.forms["BlockStored"]
-    names = ["vllm", "sglang", "trtllm", "tokenspeed", "mooncake", "llm-d", "lmcache", "atom"]
+    names = ["vllm", "sglang", "trtllm", "tokenspeed", "flexkv", "mooncake", "llm-d", "lmcache", "atom"]
     assert [engine.name for engine in form.engines] == names
     assert (form.positions["lora_name"], form.foreign_maps) == (7, {7})
     assert list(form.keys)[-5:] == ["owner", "salt", "media_keys", "object_key", "tenant"]

@@ -218,6 +218,12 @@ def test_sessions_are_forwarded_only_on_demand() -> None:
         (as_map(medium="GPU", block_hashes=[-5]), "sglang", "sglang-map"),
         (as_map(medium="CPU_PINNED", block_hashes=[5]), "sglang", "sglang-map"),
         (as_map(medium="GPU", block_hashes=[5], group_idx=0), "vllm", "map"),
+        (as_map(medium="CPU", token_ids=[]), "flexkv", "flexkv-map"),
+        (as_map(medium="CPU", token_ids=[], group_idx=0), "vllm", "map"),
+        (as_map(medium="CPU", token_ids=[], block_size=0), "", "map"),
+        (as_map(medium="CPU", token_ids=[], parent_block_hash=7), "", "map"),
+        (as_map(medium="CPU", token_ids=[5]), "", "map"),
+        (as_map(medium="GPU", token_ids=[]), "", "map"),
         ({"type": "BlockRemoved", "block_hashes": [1, 2], "medium": "GPU"}, "", "map"),
         (["BlockRemoved", [1, 2]], "sglang", ""),
         (["BlockRemoved", [1, 2], "CPU"], "", ""),
@@ -227,6 +233,13 @@ def test_engine_and_era(event: Any, engine: str, era: str) -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 20)
     normaliser.normalise(msgspec.msgpack.encode([1.0, [event], 0]), seq=0, received_at=0.0)
     assert (normaliser.engine, normaliser.wire_era) == (engine, era)
+
+
+def test_an_engine_stays_what_it_is_where_flexkv_would_send_the_same() -> None:
+    normaliser = Normaliser(max_frame_bytes=1 << 20)
+    for event in (as_map(medium="CPU", group_idx=0), as_map(medium="CPU", token_ids=[])):
+        normaliser.normalise(msgspec.msgpack.encode([1.0, [event], 0]), seq=0, received_at=0.0)
+        assert normaliser.engine == "vllm"
 
 
 def test_a_new_era_of_the_engine_is_noticed_and_decoded_at_once() -> None:

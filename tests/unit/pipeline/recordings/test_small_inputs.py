@@ -71,8 +71,8 @@ def test_a_simulators_maps_are_of_no_known_engine() -> None:
         ("umbp-vllm-0.33.0", "vllm", {("cpu", 0): (3, 3)}, set()),
         # Two on the GPU, three on the host, where one makes room for another. Three clears name nothing.
         ("hisparse-vllm-0.33.0", "vllm", {("gpu", 0): (0, 0), ("cpu", 1): (3, 3)}, set()),
-        # It holds 8 blocks. Two that a second prompt shared were announced twice, and leave once: a bound.
-        ("flexkv-34ab141", "", {("cpu", 0): (10, 10)}, set()),
+        # It holds 8 blocks. Two that a second prompt shared were announced twice, and left once.
+        ("flexkv-34ab141", "flexkv", {("cpu", 0): (8, 8)}, set()),
         # Four in a pool that drops them, all again, and three of them beside another engine's first one.
         ("ascendstore-182b75ea", "", {("cpu", 0): (4, 4)}, {"cpu"}),
     ],

@@ -11,7 +11,9 @@ from pipeline.local.demo.figures import PoolFigures, mean_lifetime
 from pipeline.local.demo.freshness import FreshnessMeter
 from pipeline.local.demo.terminal import freshness_line, plain, screen, table
 
-GPU = PoolFigures("a", 1, "gpu", 250, 240, 3, 4000, False, False, 500, False, False, "complete", 12.5, 2.25, 90, 8.0)
+GPU = PoolFigures(
+    "a", 1, "gpu", 250, 240, 3, 4000, False, False, 500, False, False, "complete", 12.5, 2.25, 90, 8.0
+)
 CPU = PoolFigures("a", 1, "cpu", 7, 7, 0, None, True, False, 0, True, False, "partial", 1.0, 0.0, 0, None)
 
 
