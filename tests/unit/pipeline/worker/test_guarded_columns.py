@@ -22,7 +22,7 @@ from pipeline.residency.counting import block_table
 from pipeline.residency.counting.block_entries import BlockColumns
 from pipeline.residency.counting.block_table import BlockTable
 from pipeline.residency.partition import PartitionState
-from schemas.residency import FILLED, ResidencyChanges, ResidencyRecord
+from schemas.residency import FILLED, KINDS, ResidencyChanges, ResidencyRecord
 from schemas.settings import Fleet, Worker
 from tests.support.guarded_memory import guarded, guarded_all
 from tests.support.inputs.residency_walks import residency
@@ -155,7 +155,9 @@ def test_values_that_name_nothing_are_refused(column: str, value: bytes) -> None
 
 def test_a_change_of_no_known_kind_is_refused() -> None:
     record = residency(0, random.Random(5))
-    record.sources[0].changes = [ResidencyChanges("gpu", 0, bytes(8), b"\x06", bytes(8), bytes(4))]
+    record.sources[0].changes = [
+        ResidencyChanges("gpu", 0, bytes(8), bytes([max(KINDS) + 1]), bytes(8), bytes(4))
+    ]
     assert FleetState(0, Fleet(), carry_seconds=1.0).refusal(record) == "bad_change"
 
 
