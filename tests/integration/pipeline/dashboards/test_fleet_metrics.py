@@ -161,8 +161,9 @@ def several_groups(number: int) -> list[Any]:
         {"entries": 30, "tokens": 120, "block_size": 4, "capacity_blocks": 0},
         {"medium": "cpu", "tokens": 320, "capacity_blocks": 0},
         {"medium": "cpu", "tokens": 352, "capacity_blocks": 0, "group_idx": 1},
-        {"medium": "tier", "tokens": 0, "block_size": 0, "capacity_blocks": 0},
+        # Of blocks of no size there are some of a group on the GPU, and some of none.
         {"medium": "disk", "tokens": 0, "block_size": 0, "capacity_blocks": 0},
+        {"medium": "tier", "tokens": 0, "block_size": 0, "capacity_blocks": 0, "group_idx": 7},
         {"replica": "b", "tokens": 480},
         {"replica": "b", "medium": "disk", "tokens": 64, "capacity_blocks": 0},
         {"replica": "b", "medium": "another", "tokens": 48, "capacity_blocks": 0},
@@ -200,10 +201,11 @@ def test_a_worker_without_tables_has_the_figures_of_the_views(
     fleet = Fleet
     for figure in (fleet.filled, fleet.cached, fleet.gpu_blocks, fleet.gpu_capacity, fleet.streams):
         assert of(alone, figure) == of(from_tables, figure), figure.name
+    occupied = next(row.blocks for row in rows if row.medium == "disk")
     assert of(alone, fleet.cached) == {
         ("m", "gpu"): 1600 + 480,
         ("m", "cpu"): 352,
-        ("m", "disk"): 64,
+        ("m", "disk"): 64 + 16 * occupied,
         ("m", "other"): 48,
     }
     assert of(alone, fleet.filled)["m", "at_receivers"] == (9 + 5) / 10
