@@ -57,14 +57,8 @@ BASE ?= HEAD
 test-changed: parts ## what guards the paths that differ from BASE (a revision), cases of the night too
 	$(VENV)/python -m tests.support.suite.changed $(BASE) $(HOW) $(ARGS)
 
-night: parts ## everything: all cases and seeds, a hundred faults, fuzz, real parts; two hours (ARGS are for the cases)
-	@failed=; for one in every-case "faults ARGS=" "fuzz ARGS=" "simulate ARGS=--seconds=600" "test-fleet ARGS="; do \
-		$(MAKE) --no-print-directory $$one || failed="$$failed $${one%% *}"; \
-	done; test -z "$$failed" || { echo "of the night these failed:$$failed"; exit 1; }
-
-.PHONY: every-case
-every-case: parts
-	$(PYTEST) $(ARGS)
+night: parts ## everything: all cases and seeds, a hundred faults, fuzz, real parts; hours (ARGS are for the cases)
+	@$(VENV)/python -m tests.support.suite.whole_night $(HOW) $(ARGS)
 
 # Names what this machine lacks in a line, and again at the end (-rs); runs the rest.
 test-fleet: venv ## real API server, Helm, brokers, ClickHouse; builds them once, twenty minutes of CPU
