@@ -189,7 +189,7 @@ def _held(pools: Iterable[OccupancyRow], on_gpu: Iterable[OccupancyRow]) -> _Hel
         size_on_gpu[pool.group_idx] = max(pool.block_size, size_on_gpu.get(pool.group_idx, 0))
     for pool in pools:
         tokens[pool.group_idx] += pool.tokens
-        if pool.block_size == 0 and pool.blocks > 0:
+        if pool.block_size == pool.tokens == 0 < pool.blocks:
             tokens[pool.group_idx] += pool.blocks * size_on_gpu.get(pool.group_idx, 0)
             untold |= not size_on_gpu.get(pool.group_idx)
         before = largest.setdefault(pool.group_idx, pool)

@@ -39,7 +39,7 @@ FROM
         argMax(part.blocks, part.block_size) AS blocks,
         argMax(part.capacity_blocks, part.block_size) AS capacity_blocks,
         arraySum(one -> if(one.1 < block_size, one.2, 0), groupArray((part.block_size, part.blocks))) AS smaller_blocks,
-        sumIf(part.blocks, part.block_size = 0) AS blocks_of_no_size,
+        sumIf(part.blocks, part.block_size = 0 AND part.tokens = 0) AS blocks_of_no_size,
         max(if(medium = 'gpu', block_size, 0)) OVER of_rank AS gpu_block_size,
         sum(part.tokens) + blocks_of_no_size * gpu_block_size AS tokens,
         (blocks_of_no_size > 0 AND gpu_block_size = 0) AS untold,
