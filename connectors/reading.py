@@ -68,7 +68,7 @@ class Reading:
         """Raises KeyUnusable."""
         self._settings = settings.connector
         # Scanned batches are MessagePack and can only be put into such records.
-        self._may_scan = settings.kafka.record_format == "msgpack" and not self._settings.forward_session_ids
+        self._may_scan = settings.kafka.record_format == "msgpack"
         self._warming: asyncio.Task[None] | None = None
         self._publisher = publisher
         self._positions = positions

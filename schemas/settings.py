@@ -114,7 +114,7 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Prometheus and health endpoint of the connector; 0 turns it off."""
     forward_session_ids: bool = False
-    """Keep the engines' session ids in the records, as keyed hashes; the connector is much slower then."""
+    """Keep the engines' session ids in the records, as keyed hashes."""
     forward_salts: bool = False
     """Keep the cache salts of requests in the records, as keyed hashes."""
     session_key_file: str = ""

@@ -19,10 +19,10 @@ from connectors.engines.media import Location, Media
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import MILLISECONDS, rank_of
 from connectors.normalise.errors import EventError
+from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.hashes import HashPacker
-from connectors.normalise.links import Linker, Told
+from connectors.normalise.links import Told
 from connectors.normalise.pages import tokens_in_last
-from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import ABSENT, MAX_BATCH_HASHES, Hash
 from connectors.normalise.wire_structs import WireBatch, WireEvent, batch_types
@@ -38,18 +38,16 @@ class FastDecoder:
 
     def __init__(
         self,
-        *,
-        forward_session_ids: bool,
-        linker: Linker | None = None,
-        salts: Pseudonyms | None = None,
+        forwarding: Forwarding = NOTHING_FORWARDED,
         catalogue: Catalogue = CATALOGUE,
     ) -> None:
-        """`linker` makes links of blocks, `salts` names salts; both are left out without them."""
         arrays, maps = batch_types(
-            catalogue, sessions=forward_session_ids, content=linker is not None, salts=salts is not None
+            catalogue,
+            sessions=forwarding.sessions is not None,
+            content=forwarding.linker is not None,
+            salts=forwarding.salts is not None,
         )
-        self._linker = linker
-        self._salts = salts
+        self._forwarding = forwarding
         self._decode: Callable[[bytes], WireBatch] = Decoder(arrays).decode
         self._decode_other: Callable[[bytes], WireBatch] = Decoder(maps).decode
         self._packer = HashPacker()
@@ -72,7 +70,7 @@ class FastDecoder:
                 return None
             if len(payload) > MAX_BATCH_HASHES and _count_hashes(wire.events) > MAX_BATCH_HASHES:
                 return None
-            events, skipped = _normalised(wire.events, self._packer, self._locate, self._linker, self._salts)
+            events, skipped = _normalised(wire.events, self._packer, self._locate, self._forwarding)
         except (DecodeError, UnicodeDecodeError, RecursionError, EventError):
             return None
         self.skipped += skipped
@@ -107,10 +105,10 @@ def _normalised(
     wire_events: Sequence[WireEvent],
     packer: HashPacker,
     locate: Locate,
-    linker: Linker | None,
-    salts: Pseudonyms | None,
+    forwarding: Forwarding,
 ) -> tuple[list[Event], int]:
     """Return the events in order, adjacent removals of one place merged, and how many were skipped."""
+    sessions, linker, salts = forwarding
     events: list[Event] = []
     skipped = 0
     run: WireEvent | None = None  # takes the hashes of the removals that follow it
@@ -135,6 +133,8 @@ def _normalised(
             run = None
         if kind == "stored":
             stored = _stored(event, packer, locate)
+            if sessions is not None and stored.session is not None:
+                stored.session = sessions.name(stored.session)
             if linker is not None and stored.medium == "gpu":
                 told = Told(event.tokens, event.keys, event.media_keys, event.salt, event.in_map)
                 stored.links = linker.links(told, len(event.hashes), stored.block_size, stored.lora)

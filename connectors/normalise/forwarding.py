@@ -10,7 +10,7 @@ from schemas.settings import Connector
 
 
 class Forwarding(NamedTuple):
-    """What makes names and links; None: these are left out."""
+    """What makes names and links; None: these are left out. Session ids and salts have one key."""
 
     sessions: Pseudonyms | None = None
     """Names session ids."""

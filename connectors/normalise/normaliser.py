@@ -11,7 +11,7 @@ from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.reference_decoder import ReferenceDecoder
 from connectors.normalise.scanned import Scanned
-from schemas.events import Batch, Cleared, Stored, Undecodable
+from schemas.events import Batch, Cleared, Undecodable
 from schemas.reasons import UndecodableReason
 
 FIRST_LOOKS = 32
@@ -35,24 +35,13 @@ class Normaliser:
         catalogue: Catalogue = CATALOGUE,
     ) -> None:
         """With `clears_all` a clear that names no medium is of every one: its publisher is no engine."""
-        sessions, linker, salts = forwarding
         self._clears_all = clears_all
         self._max_frame_bytes = max_frame_bytes
-        self._sessions = sessions
         self._catalogue = catalogue
         self._era = StreamEra()
-        self._linker = linker
-        self._salts = salts
-        self._fast = FastDecoder(
-            forward_session_ids=sessions is not None, linker=linker, salts=salts, catalogue=catalogue
-        )
-        self._reference = ReferenceDecoder(
-            self._era,
-            forward_session_ids=sessions is not None,
-            linker=linker,
-            salts=salts,
-            catalogue=catalogue,
-        )
+        self._forwarding = forwarding
+        self._fast = FastDecoder(forwarding, catalogue)
+        self._reference = ReferenceDecoder(self._era, forwarding, catalogue)
         self._until_look = 0
         self._first_looks = FIRST_LOOKS
         self.rank = NO_RANK
@@ -98,10 +87,6 @@ class Normaliser:
         before = self._reference.skipped + self._fast.skipped
         batch = self._decoded(payload, seq, received_at, replayed)
         self.skipped = self._reference.skipped + self._fast.skipped - before
-        if self._sessions is not None:
-            for event in batch.events:
-                if isinstance(event, Stored) and event.session is not None:
-                    event.session = self._sessions.name(event.session)
         if self._clears_all:
             for event in batch.events:
                 if isinstance(event, Cleared) and event.medium is None:
@@ -138,7 +123,7 @@ class Normaliser:
         self._era.unnumbered(self._catalogue.engines)
 
     def scan(self, messages: Bundle, received_at: float, scanned: Scanned | None = None) -> Scanned:
-        """Return the well-formed batches encoded, without session ids; those given up are for `normalise`.
+        """Return the well-formed batches encoded; those given up are for `normalise`.
 
         `scanned` has them where they were scanned with those of others.
         """
@@ -150,14 +135,13 @@ class Normaliser:
         if scanned is not None:
             return scanned
         # numba takes a second to import, and not everybody scans
-        from connectors.normalise.scan import content_of, names_of, scan
+        from connectors.normalise.scan import scan
 
         return scan(
             messages,
             received_at,
             max_frame_bytes=self._max_frame_bytes,
-            content=content_of(self._linker),
-            salts=names_of(self._salts),
+            forwarding=self._forwarding,
             catalogue=self._catalogue,
         )
 

@@ -34,10 +34,10 @@ from connectors.normalise.fields import (
     parent_in,
     unpacked,
 )
+from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.hashes import object_hash, pack_hashes, tenant_group
-from connectors.normalise.links import Linker, Told
+from connectors.normalise.links import Told
 from connectors.normalise.pages import UNFILLED_LENGTH, split, tokens_in_last
-from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import (
     ABSENT,
@@ -75,17 +75,11 @@ class ReferenceDecoder:
     def __init__(
         self,
         era: StreamEra,
-        *,
-        forward_session_ids: bool,
-        linker: Linker | None = None,
-        salts: Pseudonyms | None = None,
+        forwarding: Forwarding = NOTHING_FORWARDED,
         catalogue: Catalogue = CATALOGUE,
     ) -> None:
-        """`linker` makes links of blocks, `salts` names salts; both are left out without them."""
         self._era = era
-        self._linker = linker
-        self._salts = salts
-        self._forward_session_ids = forward_session_ids
+        self._sessions, self._linker, self._salts = forwarding
         self._forms = catalogue.forms
         self._locate = catalogue.media.locate
         self._event_map, self._attributes = _event_map(catalogue)
@@ -283,8 +277,10 @@ class ReferenceDecoder:
             decoded(OPTIONAL_TEXT, value("spec_kind"), "bad_field_type"),
             decoded(OPTIONAL_INTEGER, value("sliding_window"), "bad_field_type"),
             lora_in(value("lora_name"), value("lora_id")),
-            decoded(OPTIONAL_TEXT, value("session"), "bad_field_type") if self._forward_session_ids else None,
         )
+        if self._sessions is not None:
+            session = decoded(OPTIONAL_TEXT, value("session"), "bad_field_type")
+            event.session = None if session is None else self._sessions.name(session)
         if self._linker is not None and event.medium == "gpu":
             told = Told.by(fields, in_map=in_map)
             event.links = self._linker.links(told, blocks, block_size, event.lora)

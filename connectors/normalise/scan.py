@@ -10,14 +10,13 @@ import numpy as np
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import ROWS
+from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.links import Linker
-from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
-from connectors.normalise.scanner.blake2b import Words, state_of
-from connectors.normalise.scanner.layout import ROOM, Bytes, Ints
+from connectors.normalise.scanner.blake2b import Words
+from connectors.normalise.scanner.layout import ROOM, SALTS, SESSIONS, Bytes, Ints
 from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
-from schemas.hashing.content import PERSON
 
 NO_STATE: Words = np.empty(0, np.uint64)
 """Instead of a state: what is hashed with it is left out."""
@@ -32,20 +31,15 @@ def scan(
     received_at: float,
     *,
     max_frame_bytes: int,
-    content: Words = NO_STATE,
-    salts: Words = NO_STATE,
+    forwarding: Forwarding = NOTHING_FORWARDED,
     catalogue: Catalogue = CATALOGUE,
 ) -> Scanned:
-    """Transcode what is well-formed; the rest is marked as given up.
-
-    `content` is of `content_of`, `salts` of `names_of`.
-    """
+    """Transcode what is well-formed; the rest is marked as given up."""
     encoded, columns = scan_joined(
         [messages],
         [received_at],
         max_frame_bytes=max_frame_bytes,
-        content=content,
-        salts=salts,
+        forwarding=forwarding,
         catalogue=catalogue,
     )
     return Scanned(encoded, columns)
@@ -56,8 +50,7 @@ def scan_joined(
     received_at: Sequence[float],
     *,
     max_frame_bytes: int,
-    content: Words = NO_STATE,
-    salts: Words = NO_STATE,
+    forwarding: Forwarding = NOTHING_FORWARDED,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
     """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code.
@@ -77,8 +70,7 @@ def scan_joined(
         messages,
         parts,
         max_frame_bytes=max_frame_bytes,
-        content=content,
-        salts=salts,
+        forwarding=forwarding,
         catalogue=catalogue,
     )
 
@@ -98,8 +90,7 @@ def scan_side_by_side(
     parts: Ints,
     *,
     max_frame_bytes: int,
-    content: Words = NO_STATE,
-    salts: Words = NO_STATE,
+    forwarding: Forwarding = NOTHING_FORWARDED,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
     """Do what `scan` does to bundles that lie side by side, as `transcode` takes them: (encoded, columns)."""
@@ -112,8 +103,8 @@ def scan_side_by_side(
         messages,
         parts,
         max_frame_bytes,
-        content,
-        salts,
+        content_of(forwarding.linker),
+        *names_of(forwarding),
         tables.forms,
         tables.media,
         out,
@@ -127,11 +118,14 @@ def content_of(linker: Linker | None) -> Words:
     return NO_STATE if linker is None else linker.state
 
 
-def names_of(names: Pseudonyms | None) -> Words:
-    """Return the `salts` of streams that have these names for salts, or none."""
-    return NO_STATE if names is None else names.state
+def names_of(forwarding: Forwarding) -> tuple[Words, int]:
+    """Return the `names` of streams that forward this, and what is `named`."""
+    names = forwarding.sessions or forwarding.salts
+    named = (SESSIONS if forwarding.sessions else 0) | (SALTS if forwarding.salts else 0)
+    return NO_STATE if names is None else names.state, named
 
 
 def warm_up() -> None:
     """Compile the scanner or load its code: seconds or a tenth of one, before streams are read."""
-    scan(Bundle.of([(b"", bytes(8), b"")]), 0.0, max_frame_bytes=1, content=state_of(bytes(1), PERSON))
+    linked = Forwarding(linker=Linker(bytes(1)))
+    scan(Bundle.of([(b"", bytes(8), b"")]), 0.0, max_frame_bytes=1, forwarding=linked)

@@ -58,8 +58,8 @@ class SourceStream:
             clock=clock,
         )
         self._slot = slot
-        # The scanner knows no names for sessions, nor a clear that means every medium.
-        self._may_scan = forwarding.sessions is None and not source.shared_sequence
+        # The scanner knows no clear that means every medium.
+        self._may_scan = not source.shared_sequence
         self._next_number: int | None = None
         """That the next message gets, if messages have none; None as long as they have."""
         self._began_at = clock()

@@ -41,7 +41,7 @@ def scanned_together(
     `forwarding` is that of the streams.
     """
     # numba takes a second to import, and not everybody scans
-    from connectors.normalise.scan import content_of, names_of, scan_joined
+    from connectors.normalise.scan import scan_joined
     from connectors.order.gathering import GATHERED
 
     scanned: list[Scanned | None] = [None] * len(streams)
@@ -58,8 +58,7 @@ def scanned_together(
         [bundle for _, _, bundle in chosen],
         times,
         max_frame_bytes=settings.max_frame_bytes,
-        content=content_of(forwarding.linker),
-        salts=names_of(forwarding.salts),
+        forwarding=forwarding,
     )
     ends: Ints = np.cumsum([len(bundle) for _, _, bundle in chosen], dtype=np.int64)
     may_come = [
@@ -103,7 +102,7 @@ def gathered_together(
     None stands for a source that may not take them now; `forwarding` is that of the sources.
     """
     # numba takes a second to import, and not everybody scans
-    from connectors.normalise.scan import content_of, names_of, parts_of, scan_side_by_side
+    from connectors.normalise.scan import parts_of, scan_side_by_side
     from connectors.order.gathering import GATHERED, IN_ORDER
 
     encoded, columns = scan_side_by_side(
@@ -111,8 +110,7 @@ def gathered_together(
         bundles.table,
         parts_of(bundles.ends, bundles.begins, received_at),
         max_frame_bytes=settings.max_frame_bytes,
-        content=content_of(forwarding.linker),
-        salts=names_of(forwarding.salts),
+        forwarding=forwarding,
     )
     numbers = [NOTHING if source is None else gathered.numbers.get(source, NOTHING) for source in sources]
     slots: Ints = np.array(numbers, np.int64)

@@ -16,6 +16,7 @@ from connectors.engines.recognition import StreamEra
 from connectors.normalise.columns import DONE, END, EVENTS, ROWS, START, STATUS
 from connectors.normalise.errors import FrameError
 from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.reference_decoder import ReferenceDecoder
@@ -51,23 +52,21 @@ class Decoders:
     _output: GuardedMemory = field(default_factory=lambda: GuardedMemory(2 * MAX_PAYLOAD_BYTES + (65 << 10)))
     _linker: Linker = field(default_factory=lambda: Linker(b"a key of the fuzzer"))
     _names: Pseudonyms = field(default_factory=lambda: Pseudonyms(b"a key of the fuzzer"))
-    _fast: dict[tuple[bool, bool, bool], FastDecoder] = field(default_factory=dict)
-    """By whether they keep session ids, make links, and name salts."""
+    _fast: dict[Forwarding, FastDecoder] = field(default_factory=dict)
 
     def check(self, payload: bytes, rng: random.Random) -> None:
         """Raises DecodersDisagree."""
-        sessions, seq = rng.random() < 0.1, rng.choice(SEQUENCES)
-        linker = self._linker if rng.random() < 0.5 else None
-        salts = self._names if rng.random() < 0.5 else None
-        expected = self._reference(payload, seq, sessions, linker, salts)
-        room = 2 * len(payload) + (64 << 10) if rng.random() < 0.7 else rng.choice((*ODD_ROOMS, len(payload)))
-        # Nothing scans where session ids are kept.
-        for start in () if sessions else (self._input.put_last(payload), self._input.put_first(payload)):
-            self._scanned(payload, start, seq, linker, salts, room, expected)
-        decoder = self._fast.setdefault(
-            (sessions, linker is not None, salts is not None),
-            FastDecoder(forward_session_ids=sessions, linker=linker, salts=salts),
+        seq = rng.choice(SEQUENCES)
+        forwarding = Forwarding(
+            self._names if rng.random() < 0.3 else None,
+            self._linker if rng.random() < 0.5 else None,
+            self._names if rng.random() < 0.5 else None,
         )
+        expected = self._reference(payload, seq, forwarding)
+        room = 2 * len(payload) + (64 << 10) if rng.random() < 0.7 else rng.choice((*ODD_ROOMS, len(payload)))
+        for start in (self._input.put_last(payload), self._input.put_first(payload)):
+            self._scanned(payload, start, seq, forwarding, room, expected)
+        decoder = self._fast.setdefault(forwarding, FastDecoder(forwarding))
         fast = decoder.decode_batch(payload, seq, RECEIVED_AT, False)
         self.outcomes["fast"] += fast is not None
         if fast is not None and fast != expected:
@@ -77,11 +76,9 @@ class Decoders:
         self,
         payload: bytes,
         seq: int,
-        sessions: bool,
-        linker: Linker | None,
-        salts: Pseudonyms | None,
+        forwarding: Forwarding,
     ) -> Batch | None:
-        decoder = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, linker=linker, salts=salts)
+        decoder = ReferenceDecoder(StreamEra(), forwarding)
         gc.disable()  # a collection of everything else is not the payload's fault
         began = time.process_time()
         try:
@@ -106,8 +103,7 @@ class Decoders:
         payload: bytes,
         start: int,
         seq: int,
-        linker: Linker | None,
-        salts: Pseudonyms | None,
+        forwarding: Forwarding,
         room: int,
         expected: Batch | None,
     ) -> None:
@@ -120,8 +116,8 @@ class Decoders:
             np.array([[start], [start + len(payload)], [seq]]),
             np.array([[1], [0], np.array([RECEIVED_AT]).view(np.int64)]),
             1 << 24,
-            content_of(linker),
-            names_of(salts),
+            content_of(forwarding.linker),
+            *names_of(forwarding),
             tables.forms,
             tables.media,
             target,

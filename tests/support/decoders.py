@@ -11,10 +11,11 @@ from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle, Frames
 from connectors.normalise.columns import DONE, END, START, STATUS
 from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import content_of, names_of, scan
+from connectors.normalise.scan import scan
 from connectors.normalise.scanned import Scanned
 from schemas.events import Batch, Event
 
@@ -35,15 +36,14 @@ class Decoders:
         *,
         linker: Linker | None = None,
         salts: Pseudonyms | None = None,
-        sessions: bool = False,
+        sessions: Pseudonyms | None = None,
         catalogue: Catalogue = CATALOGUE,
         received_at: float = 2.0,
     ) -> None:
-        self.linker, self.salts, self.catalogue = linker, salts, catalogue
+        self.forwarding, self.catalogue = Forwarding(sessions, linker, salts), catalogue
         self.received_at = received_at
-        said: dict[str, Any] = {"linker": linker, "salts": salts, "catalogue": catalogue}
-        self.reference = ReferenceDecoder(StreamEra(), forward_session_ids=sessions, **said)
-        self.fast = FastDecoder(forward_session_ids=sessions, **said)
+        self.reference = ReferenceDecoder(StreamEra(), self.forwarding, catalogue)
+        self.fast = FastDecoder(self.forwarding, catalogue)
 
     def by_event(self, payload: bytes, seq: int = 3) -> Batch:
         return self.reference.decode_batch(payload, seq=seq, received_at=self.received_at, replayed=False)
@@ -53,9 +53,12 @@ class Decoders:
 
     def scan(self, *payloads: bytes, first: int = 3) -> Scanned:
         bundle = Bundle.of(frame(seq, payload) for seq, payload in enumerate(payloads, first))
-        said: dict[str, Any] = {"content": content_of(self.linker), "salts": names_of(self.salts)}
         return scan(
-            bundle, self.received_at, max_frame_bytes=MAX_FRAME_BYTES, catalogue=self.catalogue, **said
+            bundle,
+            self.received_at,
+            max_frame_bytes=MAX_FRAME_BYTES,
+            forwarding=self.forwarding,
+            catalogue=self.catalogue,
         )
 
     def scanned(self, *payloads: bytes, first: int = 3) -> list[Batch | None]:

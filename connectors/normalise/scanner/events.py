@@ -59,7 +59,7 @@ def put_events(
     count: int,
     links: bool,
     content: Words,
-    salts: bool,
+    named: int,
     names: Words,
     forms: Bytes,
     media: Bytes,
@@ -125,7 +125,7 @@ def put_events(
         if o < 0 or limit - o < ROOM:
             return -1, o, 0, 0
         if kind == STORED:
-            o = put_stored(data, end, fields, links, content, salts, names, media, stack, out, limit, o)
+            o = put_stored(data, end, fields, links, content, named, names, media, stack, out, limit, o)
             if o < 0:
                 return -1, o, 0, 0
         else:

@@ -23,6 +23,7 @@ _WRITTEN = (
     ("store_only",),
     ("links",),
     ("salt",),
+    ("session",),
 )
 _KEY_BYTES = 32
 KEYS = np.zeros((len(_READ) + len(_WRITTEN), _KEY_BYTES), np.uint8)
@@ -52,6 +53,7 @@ for _row, _encoded in zip(
     W_STORE_ONLY,
     W_LINKS,
     W_SALT,
+    W_SESSION,
 ) = range(len(KEYS))
 
 

@@ -67,7 +67,8 @@ def transcode(
     parts: Ints,
     max_bytes: int,
     content: Words,
-    salts: Words,
+    names: Words,
+    named: int,
     forms: Bytes,
     media: Bytes,
     out: Bytes,
@@ -77,10 +78,10 @@ def transcode(
 
     `messages` are the bundles' tables, each with positions in its own data; column k of `parts` is bundle k.
     `forms` and `media` are tables of `connectors.normalise.scan_tables`. Payloads above `max_bytes` are not
-    looked at. `content` and `salts` are the states of `blake2b.state_of` with which links of blocks and names
-    of salts are made; empty: none are made. Column i of `result` says what became of payload i; STRETCH_END
-    is the index in its bundle behind the last payload of an unbroken stretch of done ones with consecutive
-    numbers that begins here, whose batches lie side by side in `out`.
+    looked at. `content` and `names` are the states of `blake2b.state_of` with which links of blocks and names
+    of what is `named` are made; empty: none are made. Column i of `result` says what became of payload i;
+    STRETCH_END is the index in its bundle behind the last payload of an unbroken stretch of done ones with
+    consecutive numbers that begins here, whose batches lie side by side in `out`.
     """
     field_array = np.empty(FIELDS, np.int64)
     stack_array = np.empty(MAX_DEPTH, np.int64)
@@ -96,11 +97,10 @@ def transcode(
     for k in range(content.size):
         word_array[k] = content[k]
     words = pointer_to_words(word_array.ctypes.data)
-    salted = salts.size == STATE
     name_array = np.zeros(2 * STATE, np.uint64)
-    for k in range(salts.size):
-        name_array[k] = salts[k]
-    names = pointer_to_words(name_array.ctypes.data)
+    for k in range(names.size):
+        name_array[k] = names[k]
+    name_words = pointer_to_words(name_array.ctypes.data)
     limit = out.size
     # Of this type, as numba compiles all below `put_batch` again for a constant.
     o = int(np.int64(0))
@@ -131,8 +131,8 @@ def transcode(
                     received_at,
                     links,
                     words,
-                    salted,
-                    names,
+                    named,
+                    name_words,
                     form_rows,
                     media_rows,
                     fields,

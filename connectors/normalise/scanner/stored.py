@@ -19,7 +19,7 @@ from connectors.normalise.scanner.forms import (
     F_WINDOW,
 )
 from connectors.normalise.scanner.hashes import put_hash, put_hashes
-from connectors.normalise.scanner.layout import MAX_RUN_BYTES, ROOM, Bytes, Ints
+from connectors.normalise.scanner.layout import MAX_RUN_BYTES, ROOM, SALTS, SESSIONS, Bytes, Ints
 from connectors.normalise.scanner.links import put_links, tells_links
 from connectors.normalise.scanner.location import (
     MEDIUM_FIELDS,
@@ -43,7 +43,7 @@ from connectors.normalise.scanner.msgpack_keys import (
     W_WINDOW,
     put,
 )
-from connectors.normalise.scanner.salts import put_salt
+from connectors.normalise.scanner.names import put_salt, put_session
 from connectors.normalise.scanner.writing import put_integer, put_text
 from connectors.normalise.wire import MAX_TEXT
 from connectors.process.compiled import inner
@@ -99,7 +99,7 @@ def put_stored(
     fields: Ints,
     links: bool,
     content: Words,
-    salts: bool,
+    named: int,
     names: Words,
     media: Bytes,
     stack: Ints,
@@ -109,7 +109,7 @@ def put_stored(
 ) -> int:
     """Write a `Stored`; return where it ends in `out`, or -1.
 
-    `content` is for `links`, `names` for `salts`.
+    `content` is for `links`, `names` for what is `named`.
     """
     if limit - o < ROOM:
         return -1
@@ -192,7 +192,13 @@ def put_stored(
         o = put_links(data, end, fields, blocks, lora, lora_bytes, content, stack, out, limit, o + 3)
         if o < 0:
             return -1
-    if salts:
+    if named & SESSIONS:
+        before = o
+        o = put_session(data, end, fields, names, out, limit, o)
+        if o < 0:
+            return -1
+        entries += 1 if o > before else 0
+    if named & SALTS:
         before = o
         o = put_salt(data, end, fields, names, stack, out, limit, o)
         if o < 0:

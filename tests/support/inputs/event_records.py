@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from schemas.events import Batch, Event, EventsRecord, Opened, Removed, Stored
 from schemas.hashes import unpack_hashes
 
@@ -38,7 +40,9 @@ def sent(seq: int, at: float, *events: Event, **said: Any) -> EventsRecord:
 
 
 def events_in(records: Iterable[EventsRecord]) -> list[Event]:
-    return [event for one in records for each in one.batches for event in each.events]
+    """Return the events of records, also of those whose batches were scanned and are encoded."""
+    read = [msgspec.msgpack.decode(msgspec.msgpack.encode(one), type=EventsRecord) for one in records]
+    return [event for one in read for each in one.batches for event in each.events]
 
 
 def held_after(records: Iterable[EventsRecord]) -> dict[str, set[int]]:

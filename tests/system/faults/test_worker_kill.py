@@ -167,7 +167,7 @@ def test_store_and_broker_crash_under_a_worker(
             worker = laboratory.worker()
         time.sleep(0.3)
     if (code := worker.end()) != ExitCode.OK:
-        # What was applied last may have met the outage, too; or one was just started, and hears no signals yet.
+        # What was applied last may have met the outage, too; one that was just started hears no signals yet.
         assert code in (ExitCode.RESTART, -signal.SIGTERM)
         worker = laboratory.worker()
         worker.wait_assigned()

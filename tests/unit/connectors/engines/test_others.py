@@ -98,7 +98,7 @@ def test_its_simulated_era_is_read_as_it_is_meant() -> None:
     batch = normaliser.normalise(payload, seq=0, received_at=NOW)
     assert [type(event) for event in batch.events] == [Stored, Removed]
     assert (normaliser.engine, normaliser.rank) == ("trtllm", 9)
-    assert FastDecoder(forward_session_ids=False).decode_batch(payload, 0, NOW, False) == batch
+    assert FastDecoder().decode_batch(payload, 0, NOW, False) == batch
 
 
 def test_a_batch_that_its_full_queue_dropped_is_a_gap() -> None:

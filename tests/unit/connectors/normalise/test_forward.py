@@ -45,7 +45,7 @@ def scanned(*events: Any) -> tuple[list[Event], int] | None:
 
 def at_once(*events: Any) -> tuple[list[Event], int] | None:
     """Return the same of the fast decoder."""
-    decoder = FastDecoder(forward_session_ids=False)
+    decoder = FastDecoder()
     batch = decoder.decode_batch(payload_of(*events), 3, 2.0, False)
     return None if batch is None else (batch.events, decoder.skipped)
 

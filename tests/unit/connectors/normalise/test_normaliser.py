@@ -21,7 +21,7 @@ def normalise(payload: Any) -> Batch:
     """Decode event by event (a stream's first batch is) and, where it is possible, at once."""
     encoded = msgspec.msgpack.encode(payload)
     batch = Normaliser(max_frame_bytes=1 << 20).normalise(encoded, seq=7, received_at=5.0)
-    at_once = FastDecoder(forward_session_ids=False).decode_batch(encoded, 7, 5.0, False)
+    at_once = FastDecoder().decode_batch(encoded, 7, 5.0, False)
     assert at_once in (None, batch)
     return batch
 

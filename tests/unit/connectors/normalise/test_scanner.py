@@ -28,6 +28,7 @@ from connectors.normalise.columns import (
     STRETCH_END,
 )
 from connectors.normalise.errors import FrameError
+from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.reference_decoder import ReferenceDecoder
@@ -60,7 +61,7 @@ def scanned(payloads: list[bytes], *, salts: Pseudonyms | None = None) -> Scanne
         messages(payloads),
         RECEIVED_AT,
         max_frame_bytes=MAX_FRAME_BYTES,
-        salts=names_of(salts),
+        forwarding=Forwarding(salts=salts),
     )
 
 
@@ -76,7 +77,7 @@ def reference(
     linker: Linker | None = None,
     salts: Pseudonyms | None = None,
 ) -> Batch | None:
-    decoder = ReferenceDecoder(StreamEra(), forward_session_ids=False, linker=linker, salts=salts)
+    decoder = ReferenceDecoder(StreamEra(), Forwarding(None, linker, salts))
     try:
         return decoder.decode_batch(payload, seq=seq, received_at=RECEIVED_AT, replayed=False)
     except FrameError:
@@ -394,7 +395,7 @@ def test_it_never_writes_beyond_the_room_it_is_given(
         np.array([[len(bundle)], [0], np.array([RECEIVED_AT]).view(np.int64)]),
         MAX_FRAME_BYTES,
         content_of(linker),
-        names_of(salts),
+        *names_of(Forwarding(None, linker, salts)),
         tables.forms,
         tables.media,
         memory[:room],

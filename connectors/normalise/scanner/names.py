@@ -1,14 +1,15 @@
-"""Find the salt of a store (`connectors.normalise.salts`) and write its name."""
+"""Write the names of user data in a store: of its session, and its salt (`connectors.normalise.salts`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from connectors.normalise.scanner.blake2b import Words, finished
-from connectors.normalise.scanner.forms import F_KEYS, F_LORA, F_SALT, F_TYPE
+from connectors.normalise.scanner.forms import F_KEYS, F_LORA, F_SALT, F_SESSION, F_TYPE
 from connectors.normalise.scanner.layout import ROOM, Bytes, Ints
-from connectors.normalise.scanner.msgpack_keys import W_SALT, put
+from connectors.normalise.scanner.msgpack_keys import W_SALT, W_SESSION, put
 from connectors.normalise.scanner.skipping import skip
+from connectors.normalise.wire import MAX_TEXT
 from connectors.process.compiled import inner
 from connectors.process.msgpack import length_at, text_at
 
@@ -40,19 +41,18 @@ def _salt_at(data: Bytes, end: int, fields: Ints, stack: Ints) -> tuple[int, int
 
 
 @inner
-def put_salt(
-    data: Bytes, end: int, fields: Ints, names: Words, stack: Ints, out: Bytes, limit: int, o: int
+def _put_name(
+    data: Bytes, start: int, size: int, key: int, names: Words, out: Bytes, limit: int, o: int
 ) -> int:
-    """Write what stands for the salt, nothing where there is none; return where it ends, or -1.
+    """Write under a key what stands for a text, nothing where `size` is negative; return its end, or -1.
 
     The text is hashed where nothing is yet, behind the place of its name.
     """
-    start, size = _salt_at(data, end, fields, stack)
-    if size == -1 or limit - o < size + ROOM:
-        return -1
-    if size <= 0:
+    if size < 0:
         return o
-    o = put(out, o, W_SALT)
+    if size == 0 or limit - o < size + ROOM:
+        return -1
+    o = put(out, o, key)
     out[o] = 0xA0 + 2 * _NAME_BYTES
     message = o + 1 + 2 * _NAME_BYTES
     for i in range(size):
@@ -62,3 +62,26 @@ def put_salt(
         digit = np.int64((digest >> np.uint64(8 * (i // 2) + 4 * (1 - i % 2))) & np.uint64(0xF))
         out[o + 1 + i] = digit + (0x30 if digit < 10 else 0x57)
     return message
+
+
+@inner
+def put_session(data: Bytes, end: int, fields: Ints, names: Words, out: Bytes, limit: int, o: int) -> int:
+    """Write what stands for the session, nothing where there is none; return where it ends, or -1."""
+    p = fields[F_SESSION]
+    if p < 0:
+        return o
+    start, size = text_at(data, p, end)
+    if size == -1 or size > MAX_TEXT:
+        return -1
+    return _put_name(data, start, size, W_SESSION, names, out, limit, o)
+
+
+@inner
+def put_salt(
+    data: Bytes, end: int, fields: Ints, names: Words, stack: Ints, out: Bytes, limit: int, o: int
+) -> int:
+    """Write what stands for the salt, nothing where there is none; return where it ends, or -1."""
+    start, size = _salt_at(data, end, fields, stack)
+    if size == -1:
+        return -1
+    return _put_name(data, start, size if size > 0 else -2, W_SALT, names, out, limit, o)
