@@ -68,7 +68,7 @@ class Reading:
         """Raises KeyUnusable."""
         self._settings = settings.connector
         # Scanned batches are MessagePack and can only be put into such records.
-        self._may_scan = settings.kafka.record_format == "msgpack"
+        self._scans_bundles = settings.kafka.record_format == "msgpack"
         self._warming: asyncio.Task[None] | None = None
         self._publisher = publisher
         self._positions = positions
@@ -121,8 +121,7 @@ class Reading:
         self._reporter = asyncio.create_task(self._report_idle(), name="reporter")
         self._replay_requests.start()
         self._scraper.start()
-        if self._may_scan:
-            self._warming = asyncio.create_task(self._warm_up(), name="warm up")
+        self._warming = asyncio.create_task(self._warm_up(), name="warm up")
 
     async def begin(self) -> None:
         """Read the first sources, listen for engines that connect, and follow what changes from now on.
@@ -265,6 +264,8 @@ class Reading:
             receiver = await aside(warm_up)
         except Exception as error:  # whatever the compiler finds wrong with this machine
             self._telemetry.compiled_code_unavailable(f"{type(error).__name__}: {error}")
+            return
+        if not self._scans_bundles:
             return
         self._dealing.scans = True
         if receiver is not None:

@@ -19,10 +19,6 @@ from schemas.hashes import HASH_BYTES
 _WORD = struct.Struct(">Q")
 _WORD_MASK = (1 << 64) - 1
 
-_PRECOMPILED = 257
-_UNSIGNED = tuple(struct.Struct(f">{n}Q").pack for n in range(_PRECOMPILED))
-_SIGNED = tuple(struct.Struct(f">{n}q").pack for n in range(_PRECOMPILED))
-
 
 def pack_hash(value: int | bytes) -> bytes:
     """Return the eight bytes of one hash.
@@ -42,41 +38,6 @@ def pack_hashes(values: Sequence[int | bytes]) -> bytes:
     Raises EventError(bad_hash_length) as `pack_hash` does.
     """
     return b"".join([pack_hash(value) for value in values])
-
-
-def _pack_digests(values: Sequence[int | bytes]) -> bytes:
-    """Do the same where the first hash is bytes, and mostly all are."""
-    digests = [value for value in values if isinstance(value, bytes)]
-    lengths = set(map(len, digests))
-    if len(digests) < len(values) or any(length < HASH_BYTES or length % 2 for length in lengths):
-        return pack_hashes(values)
-    return b"".join([digest[-HASH_BYTES:] for digest in digests])
-
-
-class HashPacker:
-    """`pack_hashes` for one stream: remembers whether its integers are signed, and packs them in one call."""
-
-    def __init__(self) -> None:
-        self.words, self._others = _UNSIGNED, _SIGNED
-        """`words[n]` packs n integers of the signedness last seen, or raises struct.error."""
-
-    def pack(self, values: Sequence[int | bytes]) -> bytes:
-        """Return the same as `pack_hashes`, or raise the same."""
-        try:
-            return self.words[len(values)](*values)
-        except (struct.error, IndexError):
-            return self._pack_unlike_the_last(values)
-
-    def _pack_unlike_the_last(self, values: Sequence[int | bytes]) -> bytes:
-        """Try the other signedness; bytes, mixtures and very long lists go hash by hash."""
-        if type(values[0]) is bytes:
-            return _pack_digests(values)
-        try:
-            packed = self._others[len(values)](*values)
-        except (struct.error, IndexError):
-            return pack_hashes(values)
-        self.words, self._others = self._others, self.words
-        return packed
 
 
 DEFAULT_TENANT = "default"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec import Raw
+
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.errors import FrameError
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.reference_decoder import ReferenceDecoder
 from connectors.normalise.scanned import Scanned
-from schemas.events import Batch, Cleared, Undecodable
+from connectors.normalise.single import COMPILED, Single
+from schemas.events import Batch, Cleared, Event, Undecodable
 from schemas.reasons import UndecodableReason
 
 FIRST_LOOKS = 32
@@ -21,6 +25,9 @@ LOOK_EVERY = 1024
 
 MAX_LOOK_BYTES = 128 << 10
 """A longer batch is decoded event by event only when it is not well-formed: the next one shows as much."""
+
+_TIMELESS = b"\x92\xcb" + bytes(8) + b"\xdd"
+"""What a batch begins with, as far as the number of its events."""
 
 
 class Normaliser:
@@ -40,7 +47,6 @@ class Normaliser:
         self._catalogue = catalogue
         self._era = StreamEra()
         self._forwarding = forwarding
-        self._fast = FastDecoder(forwarding, catalogue)
         self._reference = ReferenceDecoder(self._era, forwarding, catalogue)
         self._until_look = 0
         self._first_looks = FIRST_LOOKS
@@ -84,9 +90,7 @@ class Normaliser:
         self.skipped, self.rank = 0, NO_RANK
         if len(payload) > self._max_frame_bytes:
             return self._rejected("frame_too_large", seq, received_at, replayed)
-        before = self._reference.skipped + self._fast.skipped
         batch = self._decoded(payload, seq, received_at, replayed)
-        self.skipped = self._reference.skipped + self._fast.skipped - before
         if self._clears_all:
             for event in batch.events:
                 if isinstance(event, Cleared) and event.medium is None:
@@ -97,26 +101,43 @@ class Normaliser:
         large = len(payload) > MAX_LOOK_BYTES
         if self._until_look or large:
             self._until_look -= not large
-            batch = self._fast.decode_batch(payload, seq, received_at, replayed)
-            if batch is not None:
-                self.rank = self._fast.rank
-                return batch
+            if (single := self._scanned(payload, seq, received_at)) is not None:
+                self.skipped, self.rank = single.skipped, single.rank
+                single.batch.replayed = replayed
+                return single.batch
         elif self._first_looks and not self._era.known:
             self._first_looks -= 1
         else:
             self._until_look = LOOK_EVERY - 1
+        before = self._reference.skipped
         try:
             batch = self._reference.decode_batch(
                 payload,
                 seq=seq,
                 received_at=received_at,
                 replayed=replayed,
-                together=self._fast.decode_events,
+                together=self._together if COMPILED.scan_single else None,
             )
             self.rank = self._reference.rank
+            self.skipped += self._reference.skipped - before
             return batch
         except FrameError as error:
+            self.skipped = 0
             return self._rejected(error.reason, seq, received_at, replayed)
+
+    def _scanned(self, payload: bytes, seq: int, received_at: float) -> Single | None:
+        if COMPILED.scan_single is None:
+            return None
+        return COMPILED.scan_single(payload, seq, received_at, self._forwarding, self._catalogue)
+
+    def _together(self, raw_events: Sequence[Raw]) -> Sequence[Event] | None:
+        """Return what undecoded events are, or None when one of them is not well-formed."""
+        payload = _TIMELESS + len(raw_events).to_bytes(4, "big") + b"".join(raw_events)
+        single = self._scanned(payload, 0, 0.0)
+        if single is None:
+            return None
+        self.skipped += single.skipped
+        return single.batch.events
 
     def unnumbered(self) -> None:
         """The source's messages have no sequence number."""

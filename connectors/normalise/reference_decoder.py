@@ -44,6 +44,7 @@ from connectors.normalise.wire import (
     MAX_BATCH_HASHES,
     MAX_ONE_BY_ONE,
     MAX_POSITIONS,
+    MAX_WITHOUT_SCANNER,
     STRETCH_EVENTS,
     Text,
 )
@@ -102,8 +103,8 @@ class ReferenceDecoder:
         Adjacent removals of one medium and group become one, adjacent Undecodables of one reason too.
         A timestamp that is no finite number is replaced by `received_at` and reported before the events.
         `together` decodes what is well-formed of a batch of more than MAX_ONE_BY_ONE events.
-        Raises FrameError when there are no events to be found, or more hashes than a batch may have, or with
-        `together` more than MAX_ONE_BY_ONE events that have to be decoded one by one.
+        Raises FrameError when there are no events to be found, more hashes than a batch may have, or more
+        events that have to be decoded one by one than MAX_ONE_BY_ONE, without it than MAX_WITHOUT_SCANNER.
         """
         ts, raw_events, self.rank = open_envelope(payload)
         events: list[Event] = []
@@ -127,11 +128,9 @@ class ReferenceDecoder:
         return Batch(seq, ts, received_at, events, len(raw_events), replayed)
 
     def _events(self, raw_events: list[Raw], seq: int, together: Together | None) -> Iterator[Event]:
-        one_by_one = len(raw_events)
-        if one_by_one <= MAX_ONE_BY_ONE:
+        one_by_one = MAX_ONE_BY_ONE if together else MAX_WITHOUT_SCANNER
+        if len(raw_events) <= MAX_ONE_BY_ONE:
             together = None
-        elif together is not None:
-            one_by_one = MAX_ONE_BY_ONE
         room = MAX_BATCH_HASHES
         for at in range(0, len(raw_events), STRETCH_EVENTS):
             stretch = raw_events[at : at + STRETCH_EVENTS]

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+import msgspec
 import numpy as np
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.frames.bundle import Bundle
-from connectors.normalise.columns import ROWS
+from connectors.normalise.columns import DONE, RANK, ROWS, SKIPPED, STATUS
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.blake2b import Words
-from connectors.normalise.scanner.layout import ROOM, SALTS, SESSIONS, Bytes, Ints
+from connectors.normalise.scanner.layout import MAX_SCANNED_BYTES, ROOM, SALTS, SESSIONS, Bytes, Ints
 from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
+from connectors.normalise.single import COMPILED, Single
+from connectors.normalise.wire import MAX_BATCH_BYTES, MAX_BATCH_HASHES
+from schemas.events import Batch, Removed, Stored
 
 NO_STATE: Words = np.empty(0, np.uint64)
 """Instead of a state: what is hashed with it is left out."""
+_decode = msgspec.msgpack.Decoder(Batch).decode
 Numbers = Sequence[int] | Ints
 
 _OUTPUT_SPARE = 64 << 10
@@ -84,6 +89,31 @@ def parts_of(ends: Numbers, begins: Numbers, received_at: Sequence[float] | floa
     return parts
 
 
+def scan_single(
+    payload: bytes, seq: int, received_at: float, forwarding: Forwarding, catalogue: Catalogue = CATALOGUE
+) -> Single | None:
+    """Return what a payload of any length is; None where it is given up."""
+    bundle = Bundle.of([(b"", seq.to_bytes(8, "big"), payload)])
+    encoded, columns = _transcoded(
+        bundle.data,
+        bundle.table,
+        parts_of([1], [0], received_at),
+        most_bytes=len(payload),
+        forwarding=forwarding,
+        catalogue=catalogue,
+    )
+    if columns[STATUS, 0] != DONE:
+        return None
+    batch = _decode(encoded.data)
+    if len(payload) > MAX_BATCH_HASHES and _bytes_of_hashes(batch) > MAX_BATCH_BYTES:
+        return None
+    return Single(batch, int(columns[SKIPPED, 0]), int(columns[RANK, 0]))
+
+
+def _bytes_of_hashes(batch: Batch) -> int:
+    return sum(len(event.hashes) for event in batch.events if isinstance(event, Stored | Removed))
+
+
 def scan_side_by_side(
     data: Bytes,
     messages: Ints,
@@ -93,7 +123,23 @@ def scan_side_by_side(
     forwarding: Forwarding = NOTHING_FORWARDED,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
-    """Do what `scan` does to bundles that lie side by side, as `transcode` takes them: (encoded, columns)."""
+    """Do what `scan` does to bundles that lie side by side, as `transcode` takes them: (encoded, columns).
+
+    Longer payloads than MAX_SCANNED_BYTES are given up.
+    """
+    return _transcoded(
+        data,
+        messages,
+        parts,
+        most_bytes=min(max_frame_bytes, MAX_SCANNED_BYTES),
+        forwarding=forwarding,
+        catalogue=catalogue,
+    )
+
+
+def _transcoded(
+    data: Bytes, messages: Ints, parts: Ints, *, most_bytes: int, forwarding: Forwarding, catalogue: Catalogue
+) -> tuple[Bytes, Ints]:
     tables = scan_tables(catalogue)
     count = messages.shape[1]
     out = np.empty(2 * data.size + ROOM * count + _OUTPUT_SPARE, np.uint8)
@@ -102,7 +148,7 @@ def scan_side_by_side(
         data,
         messages,
         parts,
-        max_frame_bytes,
+        most_bytes,
         content_of(forwarding.linker),
         *names_of(forwarding),
         tables.forms,
@@ -129,3 +175,4 @@ def warm_up() -> None:
     """Compile the scanner or load its code: seconds or a tenth of one, before streams are read."""
     linked = Forwarding(linker=Linker(bytes(1)))
     scan(Bundle.of([(b"", bytes(8), b"")]), 0.0, max_frame_bytes=1, forwarding=linked)
+    COMPILED.scan_single = scan_single

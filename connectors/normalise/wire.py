@@ -19,6 +19,8 @@ MAX_BATCH_HASHES = MAX_BATCH_BYTES // HASH_BYTES
 """More hashes cannot fit, so they are not decoded. On the wire a hash may be a single byte."""
 MAX_ONE_BY_ONE = 8_192
 """Events of a batch that are decoded one by one, at some microseconds each."""
+MAX_WITHOUT_SCANNER = 1 << 17
+"""The same before the scanner is compiled: a second or two, in the first seconds of a process."""
 STRETCH_EVENTS = 256
 """Events of a longer batch that are decoded together as long as all of them are well-formed."""
 MAX_POSITIONS = 64

@@ -17,6 +17,10 @@ class RecordedEvents:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError and RecordingError, as reading does."""
+        # numba takes a second to import
+        from connectors.normalise.scan import warm_up
+
+        warm_up()
         self._recording = Recording(path)
         self.now = 0.0
         """When the frame that is being read was received."""

@@ -22,6 +22,7 @@ import aiokafka.producer.message_accumulator
 
 import connectors.kafka.reach
 import connectors.kafka.topic_metadata
+import connectors.normalise.scan
 import connectors.order.idle
 import connectors.order.pacing
 import connectors.positions.keeper
@@ -183,6 +184,7 @@ _SMALL: dict[ModuleType, dict[str, Any]] = {
 @contextmanager
 def installed() -> Iterator[Callable[[Simulation | None], None]]:
     """Replace what the product reaches the world through; gives what tells which simulation runs."""
+    connectors.normalise.scan.warm_up()
     current = SimpleNamespace(simulation=None)
 
     def connect(settings: Any) -> StoreClient:

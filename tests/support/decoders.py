@@ -1,4 +1,4 @@
-"""A payload by each of the three decoders: event by event, at once, and scanned."""
+"""A payload by both decoders: event by event, and scanned, with others or by itself."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from connectors.engines.catalogue import CATALOGUE, Catalogue
 from connectors.engines.recognition import StreamEra
 from connectors.frames.bundle import Bundle, Frames
 from connectors.normalise.columns import DONE, END, START, STATUS
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.forwarding import Forwarding
 from connectors.normalise.links import Linker
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.normalise.reference_decoder import ReferenceDecoder
-from connectors.normalise.scan import scan
+from connectors.normalise.scan import scan, scan_single
 from connectors.normalise.scanned import Scanned
 from schemas.events import Batch, Event
 
@@ -29,7 +28,7 @@ def frame(seq: int, payload: bytes) -> Frames:
 
 
 class Decoders:
-    """All three with the same settings."""
+    """Both with the same settings."""
 
     def __init__(
         self,
@@ -43,13 +42,13 @@ class Decoders:
         self.forwarding, self.catalogue = Forwarding(sessions, linker, salts), catalogue
         self.received_at = received_at
         self.reference = ReferenceDecoder(StreamEra(), self.forwarding, catalogue)
-        self.fast = FastDecoder(self.forwarding, catalogue)
 
     def by_event(self, payload: bytes, seq: int = 3) -> Batch:
         return self.reference.decode_batch(payload, seq=seq, received_at=self.received_at, replayed=False)
 
-    def at_once(self, payload: bytes, seq: int = 3) -> Batch | None:
-        return self.fast.decode_batch(payload, seq, self.received_at, False)
+    def single(self, payload: bytes, seq: int = 3) -> Batch | None:
+        found = scan_single(payload, seq, self.received_at, self.forwarding, self.catalogue)
+        return None if found is None else found.batch
 
     def scan(self, *payloads: bytes, first: int = 3) -> Scanned:
         bundle = Bundle.of(frame(seq, payload) for seq, payload in enumerate(payloads, first))
@@ -70,12 +69,12 @@ class Decoders:
         ]
 
     def agreed(self, *events: Any, quick: bool | None = None) -> list[Event]:
-        """Return what a batch of these events becomes by all of them.
+        """Return what a batch of these events becomes by both.
 
-        The two quick ways may leave it to the first unless `quick` says that they do, or that they do not.
+        The scanner may leave it to the other unless `quick` says that it does, or that it does not.
         """
         payload = msgspec.msgpack.encode([1.5, events, 0])
         batch = self.by_event(payload)
-        for found in (self.at_once(payload), *self.scanned(payload)):
+        for found in (self.single(payload), *self.scanned(payload)):
             assert found in ((batch, None) if quick is None else (batch,) if quick else (None,))
         return batch.events

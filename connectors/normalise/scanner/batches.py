@@ -5,7 +5,7 @@ from __future__ import annotations
 from connectors.normalise.columns import MAX_RANK, NO_RANK
 from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.events import put_events
-from connectors.normalise.scanner.layout import MAX_EVENTS, MAX_SCANNED_BYTES, ROOM, Bytes, Ints
+from connectors.normalise.scanner.layout import MAX_EVENTS, ROOM, Bytes, Ints
 from connectors.normalise.scanner.msgpack_keys import K_EVENTS, K_TS, is_text
 from connectors.normalise.scanner.skipping import skip
 from connectors.normalise.scanner.writing import put_integer
@@ -75,7 +75,7 @@ def put_batch(
 
     The first is -1 where it is given up. `received_at` is the bits of a float.
     """
-    if end - p > MAX_SCANNED_BYTES or limit - o < ROOM:
+    if limit - o < ROOM:
         return -1, 0, 0, 0, 0
     ts, p, rest = _envelope(data, p, end, stack)
     if ts < 0:

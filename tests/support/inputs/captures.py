@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from connectors.normalise.normaliser import Normaliser
+from connectors.normalise.scan import warm_up
 from schemas.events import Batch, EventsRecord
 from tests.support.checkout import CAPTURES
 from tests.support.inputs.event_records import opened, record
@@ -52,6 +53,7 @@ def captured_frames(name: str) -> list[list[bytes]]:
 
 def captured_records(name: str, received_at: float = 1_900_000_000.0) -> Iterator[EventsRecord]:
     """Yield a record for each batch of a capture, by default received after all of them."""
+    warm_up()
     normaliser = Normaliser(max_frame_bytes=1 << 24)
     for at, (_, seq, payload) in enumerate(captured_frames(name)):
         batch = normaliser.normalise(payload, seq=int.from_bytes(seq, "big"), received_at=received_at)

@@ -85,7 +85,7 @@ def quilts(*, sessions: bool = False) -> Decoders:
 
 
 def events_of(*events: Any, sessions: bool = False) -> list[Event]:
-    """Return the events, which all three ways of decoding agree on."""
+    """Return the events, which both decoders agree on."""
     return quilts(sessions=sessions).agreed(*events, quick=True)
 
 
@@ -222,7 +222,7 @@ SEED = encode(
 )
 
 
-def test_whatever_arrives_the_three_agree() -> None:
+def test_whatever_arrives_both_agree() -> None:
     mutants = [SEED]
     for at in range(len(SEED)):
         mutants.append(SEED[:at])
@@ -236,7 +236,7 @@ def test_whatever_arrives_the_three_agree() -> None:
             expected = decoders.by_event(mutant, seq)
         except FrameError:
             expected = None
-        assert decoders.at_once(mutant, seq) in (None, expected)
+        assert decoders.single(mutant, seq) in (None, expected)
         assert scanned in (None, expected)
         done += scanned is not None
     assert done > len(mutants) // 10

@@ -9,9 +9,10 @@ import pytest
 
 from connectors.engines.catalogue import CATALOGUE
 from connectors.frames.bundle import Frames
-from connectors.normalise.fast_decoder import FastDecoder
+from connectors.normalise.forwarding import NOTHING_FORWARDED
 from connectors.normalise.hashes import object_hash, tenant_group
 from connectors.normalise.normaliser import Normaliser
+from connectors.normalise.scan import scan_single
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
@@ -98,7 +99,9 @@ def test_its_simulated_era_is_read_as_it_is_meant() -> None:
     batch = normaliser.normalise(payload, seq=0, received_at=NOW)
     assert [type(event) for event in batch.events] == [Stored, Removed]
     assert (normaliser.engine, normaliser.rank) == ("trtllm", 9)
-    assert FastDecoder().decode_batch(payload, 0, NOW, False) == batch
+    single = scan_single(payload, 0, NOW, NOTHING_FORWARDED)
+    assert single is not None
+    assert (single.batch, single.rank) == (batch, 9)
 
 
 def test_a_batch_that_its_full_queue_dropped_is_a_gap() -> None:

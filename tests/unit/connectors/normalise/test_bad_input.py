@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.normalise import fast_decoder
+from connectors.normalise import reference_decoder
 from connectors.normalise.errors import FrameError
 from connectors.normalise.normaliser import Normaliser
-from schemas.events import Batch, Cleared, Removed, Stored, Undecodable
+from connectors.normalise.reference_decoder import _complete
+from connectors.normalise.single import COMPILED
+from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
 from schemas.hashes import unpack_hashes
 from schemas.reasons import UndecodableReason
 from tests.support.calls import calls
@@ -315,6 +317,12 @@ def test_a_payload_made_to_be_slow_is_refused_for_little(name: str) -> None:
     assert calls(lambda: normalise_large(COSTLY[name])) < 1_500_000
 
 
+@pytest.mark.parametrize("name", COSTLY)
+def test_it_is_before_the_scanner_is_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(COMPILED, "scan_single", None)
+    assert normalise_large(COSTLY[name]).events == [Undecodable("frame_too_large", 0)]
+
+
 def test_an_event_of_a_million_elements_makes_no_object_of_each() -> None:
     payload = ENVELOPE + as_array(MIB) + encode("BlockRemoved") + b"\x91\x01" + b"\xc0" * (MIB - 2)
     batch, peak = traced(normalise_large, payload)
@@ -337,16 +345,6 @@ def test_bad_events_of_a_long_batch_cost_themselves() -> None:
     assert sum(event.count for event in batch.events if isinstance(event, Undecodable)) == 20
 
 
-class Rewritten(Removed):
-    """Counts the bytes that are put in place of the hashes it was made with."""
-
-    put = 0
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        Rewritten.put += len(value)
-        super().__setattr__(name, value)
-
-
 def test_a_long_run_of_removals_takes_linear_time(monkeypatch: pytest.MonkeyPatch) -> None:
     count = 100_000
 
@@ -355,12 +353,17 @@ def test_a_long_run_of_removals_takes_linear_time(monkeypatch: pytest.MonkeyPatc
 
     fewer, more = removals(count // 10), removals(count)
     assert calls(lambda: normalise_large(more)) < 11 * calls(lambda: normalise_large(fewer))
-    monkeypatch.setattr(fast_decoder, "Removed", Rewritten)
-    monkeypatch.setattr(Rewritten, "put", 0)
+    joined: list[int] = []
+
+    def complete(last: Event | None, run: list[bytes]) -> None:
+        joined.append(sum(map(len, run)))
+        _complete(last, run)
+
+    monkeypatch.setattr(reference_decoder, "_complete", complete)
     batch = normalise_large(more)
     first, last = batch.events
-    assert isinstance(first, Rewritten)
-    assert Rewritten.put == len(first.hashes), "hashes were joined more than once"
+    assert isinstance(first, Removed)
+    assert sum(joined) == len(first.hashes), "hashes were joined more than once"
     assert unpack_hashes(first.hashes) == tuple(range(count))
     assert last == Undecodable("missing_type", 0)
 
@@ -437,7 +440,7 @@ def check_bounds(payload: bytes) -> Batch:
     except FrameError as error:
         by_event = Batch(3, 9.0, 9.0, [Undecodable(error.reason, 3)])
     assert batch == by_event
-    assert decoders.at_once(payload) in (None, by_event)
+    assert decoders.single(payload) in (None, by_event)
     return batch
 
 
@@ -500,7 +503,7 @@ def test_spliced_captures(one: bytes, other: bytes, data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("name", first_by_day(NAMES, 3))
-def test_decoding_at_once_is_possible_for_every_batch_of_one_encoding_and_agrees(name: str) -> None:
+def test_a_payload_alone_is_scanned_and_agrees(name: str) -> None:
     decoders = Decoders()
     for seq, payload in enumerate(payloads(name)):
-        assert decoders.at_once(payload, seq) == decoders.by_event(payload, seq)
+        assert decoders.single(payload, seq) == decoders.by_event(payload, seq)

@@ -10,7 +10,6 @@ import pytest
 from connectors.engines.catalogue import CATALOGUE
 from connectors.frames.bundle import Bundle
 from connectors.normalise.columns import DONE, END, EVENTS, SKIPPED, START, STATUS
-from connectors.normalise.fast_decoder import FastDecoder
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scan import scan
 from schemas.events import Batch, Cleared, Event, Removed, Stored, Undecodable
@@ -43,13 +42,6 @@ def scanned(*events: Any) -> tuple[list[Event], int] | None:
     return decode(result.encoded[start:end].tobytes()).events, result.columns[SKIPPED, 0]
 
 
-def at_once(*events: Any) -> tuple[list[Event], int] | None:
-    """Return the same of the fast decoder."""
-    decoder = FastDecoder()
-    batch = decoder.decode_batch(payload_of(*events), 3, 2.0, False)
-    return None if batch is None else (batch.events, decoder.skipped)
-
-
 IDLE_ARRAY = ["BlockInactive", [1], "GPU", {"why": [1, 2]}]
 IDLE_MAP = {"type": "BlockInactive", "block_hashes": [1], "medium": "GPU"}
 
@@ -58,13 +50,8 @@ def test_what_changes_nothing_is_counted_and_left_out_by_every_decoder() -> None
     gone = [["BlockRemoved", [n], "GPU"] for n in range(4)]
     events = [IDLE_ARRAY, gone[0], IDLE_ARRAY, gone[1], ["AllBlocksCleared"], IDLE_ARRAY]
     expected = [Removed(packed(0, 1)), Cleared()], 3
-    assert normalised(*events) == scanned(*events) == at_once(*events) == expected
-    assert (
-        scanned(IDLE_MAP, IDLE_MAP)
-        == at_once(IDLE_MAP, IDLE_MAP)
-        == normalised(IDLE_MAP, IDLE_MAP)
-        == ([], 2)
-    )
+    assert normalised(*events) == scanned(*events) == expected
+    assert scanned(IDLE_MAP, IDLE_MAP) == normalised(IDLE_MAP, IDLE_MAP) == ([], 2)
     assert (
         scanned(gone[2], IDLE_MAP, gone[3])
         == normalised(gone[2], IDLE_MAP, gone[3])
@@ -92,7 +79,6 @@ def test_a_clear_says_which_medium_if_the_engine_does(event: Any, medium: str | 
     expected = [Cleared(medium)], 0
     assert normalised(event) == expected
     assert scanned(event) in (None, expected)
-    assert at_once(event) in (None, expected)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +97,6 @@ def test_a_clear_says_which_medium_if_the_engine_does(event: Any, medium: str | 
 def test_what_is_no_such_event(event: Any, reason: Any) -> None:
     assert normalised(event) == ([Undecodable(reason, 3)], 0)
     assert scanned(event) is None
-    assert at_once(event) is None
 
 
 def test_blocks_that_move_leave_one_medium_and_come_to_another() -> None:
@@ -125,7 +110,6 @@ def test_blocks_that_move_leave_one_medium_and_come_to_another() -> None:
     came = Stored(packed(7, 8), 0, medium="cpu", group_idx=1)
     assert normalised(*events) == ([left, came, Removed(packed(9), group_idx=1)], 0)
     assert scanned(*events) is None
-    assert at_once(moved) is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +127,6 @@ def test_blocks_that_move_leave_one_medium_and_come_to_another() -> None:
 def test_an_unknown_type_is_named_with_its_medium(event: Any, name: str | None, medium: str | None) -> None:
     assert normalised(event, event) == ([Undecodable("unknown_type", 3, 2, name, medium)], 0)
     assert scanned(event) is None
-    assert at_once(event) is None
 
 
 @pytest.mark.parametrize("counts", [[1, 0], [0], [], None, "none", {"1": [2]}])
@@ -152,7 +135,7 @@ def test_counts_of_copies_that_remain_change_nothing(counts: Any) -> None:
     gone = {"type": "BlockRemoved", "block_hashes": [7, 7], "medium": "GPU", "group_idx": 0}
     said = {**gone, "remaining_copy_counts": counts}
     expected = [Removed(packed(7, 7, 7, 7))], 0
-    assert normalised(said, gone) == scanned(said, gone) == at_once(said, gone) == expected
+    assert normalised(said, gone) == scanned(said, gone) == expected
 
 
 def test_unknown_types_are_one_notice_only_if_they_are_the_same() -> None:

@@ -47,7 +47,7 @@ def test_compiled_digests_are_those_of_hashlib(key: bytes) -> None:
 
 
 def stored(event: Any, key: bytes = b"") -> Stored:
-    """Return what an event becomes, by all three decoders, which agree."""
+    """Return what an event becomes, by both decoders, which agree."""
     (found,) = Decoders(linker=Linker(key)).agreed(event, quick=True)
     assert isinstance(found, Stored)
     return found
@@ -152,7 +152,7 @@ def test_all_decoders_agree_on_captures(name: str) -> None:
     linked = 0
     for seq, (payload, batch) in enumerate(zip(payloads, decoders.scanned(*payloads, first=0), strict=True)):
         wanted = decoders.by_event(payload, seq)
-        assert batch == decoders.at_once(payload, seq) == wanted
+        assert batch == decoders.single(payload, seq) == wanted
         linked += sum(bool(event.links) for event in wanted.events if isinstance(event, Stored))
     # Arrays before vLLM 0.17 and SGLang 0.5.20 say nothing of keys.
     assert bool(linked) == name.startswith(("vllm-0.2", "vllm-0.3"))

@@ -56,7 +56,7 @@ def decoded(event: Any, linker: Linker | None = None) -> Event:
 
 
 def salt(event: Any) -> str | None:
-    """Return the name of an event's salt, which all three ways say."""
+    """Return the name of an event's salt, which both decoders say."""
     (stored,) = Decoders(salts=NAMES).agreed(event, quick=True)
     assert isinstance(stored, Stored)
     return stored.salt
@@ -160,7 +160,7 @@ def test_links_are_those_of_the_raw_salt() -> None:
     event = in_map(cache_salt="pepper")
     stored = decoded(event, Linker(b"a key of a fleet"))
     assert isinstance(stored, Stored)
-    alone = Decoders(linker=Linker(b"a key of a fleet")).at_once(encode([1.5, [event], 0]))
+    alone = Decoders(linker=Linker(b"a key of a fleet")).single(encode([1.5, [event], 0]))
     assert alone is not None
     assert stored.salt == named("pepper")
     assert [stored.links] == [one.links for one in alone.events if isinstance(one, Stored)]
