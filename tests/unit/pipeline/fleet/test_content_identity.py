@@ -98,8 +98,7 @@ class Replica:
         batch = normaliser.normalise(payload, seq=self.seq, received_at=at)
         if self.linker is not None:
             bundle = Bundle.of([(b"", self.seq.to_bytes(8, "big"), payload)])
-            state = self.linker.state
-            done = scan(bundle, at, max_frame_bytes=1 << 20, content=state)
+            done = scan(bundle, at, max_frame_bytes=1 << 20, forwarding=Forwarding(linker=self.linker))
             assert done.columns[STATUS, 0] == DONE
             assert msgspec.msgpack.decode(done.encoded.tobytes(), type=Batch) == batch
         begin = [] if self.seq else [opened(at)]
