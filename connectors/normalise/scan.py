@@ -93,10 +93,9 @@ def scan_single(
     payload: bytes, seq: int, received_at: float, forwarding: Forwarding, catalogue: Catalogue = CATALOGUE
 ) -> Single | None:
     """Return what a payload of any length is; None where it is given up."""
-    bundle = Bundle.of([(b"", seq.to_bytes(8, "big"), payload)])
     encoded, columns = _transcoded(
-        bundle.data,
-        bundle.table,
+        np.frombuffer(payload, np.uint8).copy(),  # of the type that is compiled: what may be written to
+        np.array([[0], [len(payload)], [seq]], np.int64),
         parts_of([1], [0], received_at),
         most_bytes=len(payload),
         forwarding=forwarding,

@@ -250,7 +250,7 @@ def test_a_50_mb_frame_is_refused_without_being_decoded() -> None:
 
 
 MEMORY_OF_A_MIB = 4_000_000
-"""The scanner copies a payload once, and has room for twice of it; an object for each of a million takes 8 MB."""
+"""The scanner copies a payload once, and has room for twice of it; an object for each of a million: 8 MB."""
 LIST, MAP, TEXT, BYTES, EXT = b"\xdd", b"\xdf", b"\xdb", b"\xc6", b"\xc9"
 ENVELOPE = b"\x92" + encode(1.5) + b"\x91"
 STORED_HEAD = ENVELOPE + b"\x97" + encode("BlockStored")
