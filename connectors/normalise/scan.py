@@ -17,7 +17,14 @@ from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.layout import MAX_SCANNED_BYTES, ROOM, SALTS, SESSIONS, Bytes, Ints
-from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
+from connectors.normalise.scanner.payloads import (
+    MAX_SEQUENCE,
+    PART_DATA,
+    PART_END,
+    PART_RECEIVED_AT,
+    PARTS,
+    transcode,
+)
 from connectors.normalise.single import COMPILED, Single
 from connectors.normalise.wire import MAX_BATCH_BYTES, MAX_BATCH_HASHES
 from schemas.events import Batch, Removed, Stored
@@ -93,6 +100,8 @@ def scan_single(
     payload: bytes, seq: int, received_at: float, forwarding: Forwarding, catalogue: Catalogue = CATALOGUE
 ) -> Single | None:
     """Return what a payload of any length is; None where it is given up."""
+    if seq >= MAX_SEQUENCE:
+        return None
     encoded, columns = _transcoded(
         np.frombuffer(payload, np.uint8).copy(),  # of the type that is compiled: what may be written to
         np.array([[0], [len(payload)], [seq]], np.int64),

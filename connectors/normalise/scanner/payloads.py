@@ -43,7 +43,7 @@ def _crc_table() -> NDArray[np.uint32]:
 
 
 _CRC = _crc_table()
-_MAX_SEQUENCE = 1 << 48
+MAX_SEQUENCE = 1 << 48
 _FINGERPRINTED_BYTES = 64
 
 PART_END, PART_DATA, PART_RECEIVED_AT = range(3)
@@ -122,7 +122,7 @@ def transcode(
             result[SKIPPED, i] = 0
             result[RANK, i] = NO_RANK
             result[PUBLISHED_AT, i] = 0
-            if seqs[i] >= 0 and seqs[i] < _MAX_SEQUENCE and end - start <= max_bytes:
+            if seqs[i] >= 0 and seqs[i] < MAX_SEQUENCE and end - start <= max_bytes:
                 behind, events, skipped, rank, ts = put_batch(
                     source,
                     start,

@@ -242,6 +242,15 @@ def test_an_engine_stays_what_it_is_where_flexkv_would_send_the_same() -> None:
         assert normaliser.engine == "vllm"
 
 
+@pytest.mark.parametrize("seq", [(1 << 48) - 1, 1 << 48, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_a_number_of_eight_bytes_is_kept(seq: int) -> None:
+    normaliser = Normaliser(max_frame_bytes=1 << 20)
+    payload = msgspec.msgpack.encode([1.0, [STORED], 0])
+    batches = [normaliser.normalise(payload, seq=seq, received_at=0.0) for _ in range(FIRST_LOOKS + 2)]
+    assert all(batch == batches[0] for batch in batches)
+    assert batches[0].seq == seq
+
+
 def test_a_new_era_of_the_engine_is_noticed_and_decoded_at_once() -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 20)
     old = msgspec.msgpack.encode([1.0, [STORED[:8]], 0])
