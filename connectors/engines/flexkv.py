@@ -1,36 +1,20 @@
 """FlexKV, as of 34ab141 (2026): `flexkv/integration/dynamo/collector.py`, `flexkv/cache/cache_engine.py`.
 
 A publisher of its own beside the engine's. Its events are vLLM's maps of the days before groups, of whole
-prompts, and say how many tokens a block has, but not which.
+prompts, and say how many tokens a block has, but not which; parents are always nil.
 """
 
 from __future__ import annotations
 
 from msgspec import Raw
 
-from connectors.engines.description import Engine, EventType, Field
+from connectors.engines.beside_vllm import REMOVED, STORED
+from connectors.engines.description import Engine
 from connectors.engines.sighting import NIL, Sighting
 
 _NONE = Raw(b"\x90")
 """An empty array."""
 _NO_TOKENS = Raw(b"\x00")
-
-_STORED = EventType(
-    "BlockStored",
-    "stored",
-    (
-        Field("hashes", "block_hashes", 1, required=True),
-        Field("parent", "parent_block_hash", 2),  # always nil
-        Field("tokens", "token_ids", 3),  # always empty
-        Field("block_size", "block_size", 4, required=True),
-        Field("medium", "medium", 6),
-    ),
-)
-_REMOVED = EventType(
-    "BlockRemoved",
-    "removed",
-    (Field("hashes", "block_hashes", 1, required=True), Field("medium", "medium", 2)),
-)
 
 
 def _suspected(seen: Sighting) -> bool:
@@ -50,7 +34,7 @@ def _suspected(seen: Sighting) -> bool:
 
 FLEXKV = Engine(
     name="flexkv",
-    events=(_STORED, _REMOVED),
+    events=(STORED, REMOVED),
     media={},
     recognised=lambda seen: False,
     suspected=_suspected,
