@@ -32,7 +32,7 @@ from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey, in_order, received_at
 from pipeline.residency.source import SourceResidency
 from pipeline.residency.stream.life import new_head
-from pipeline.residency.troubles import gave_up_repeats, troubles, without_content
+from pipeline.residency.troubles import counted, troubles
 from schemas.checkpoints import (
     BASE,
     FORMAT,
@@ -247,11 +247,11 @@ class PartitionState(State[Readable, Cut]):
 
     def take_without_content(self) -> Counter[WithoutContent]:
         """Return how many blocks got no content hash, and why, since the last call."""
-        return without_content(self.sources.values())
+        return counted(self.sources.values(), lambda pools: pools.without_content)
 
     def take_gave_up_repeats(self) -> Counter[GaveUpRepeats]:
         """Return how many pools forgot what was announced again, and why, since the last call."""
-        return gave_up_repeats(self.sources.values())
+        return counted(self.sources.values(), lambda pools: pools.gave_up_repeats)
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.

@@ -323,19 +323,14 @@ class Pools:
             granular.expire(end)
 
     @property
-    def without_content(self) -> bool:
-        """Whether `take_without_content` has anything to return."""
-        return bool(self._shared.without_content)
+    def without_content(self) -> Counter[WithoutContent]:
+        """Blocks that got no content hash, by reason."""
+        return self._shared.without_content
 
-    def take_without_content(self) -> Counter[WithoutContent]:
-        """Return how many blocks got no content hash, and why, since the last call."""
-        found, self._shared.without_content = self._shared.without_content, Counter()
-        return found
-
-    def take_gave_up_repeats(self) -> Counter[GaveUpRepeats]:
-        """Return how many pools forgot what was announced again, and why, since the last call."""
-        found, self._shared.gave_up_repeats = self._shared.gave_up_repeats, Counter()
-        return found
+    @property
+    def gave_up_repeats(self) -> Counter[GaveUpRepeats]:
+        """Pools that forgot what was announced again, by reason."""
+        return self._shared.gave_up_repeats
 
     def take_changes(self) -> list[Changes]:
         """Return the changes of residency since the last call."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+from pipeline.residency.pools import Pools
 from pipeline.residency.source import SourceResidency
-from schemas.reasons import GaveUpRepeats, WithoutContent
+
+Reason = TypeVar("Reason", bound=str)
 
 
 def troubles(sources: Iterable[SourceResidency]) -> dict[str, int]:
@@ -22,18 +25,11 @@ def troubles(sources: Iterable[SourceResidency]) -> dict[str, int]:
     }
 
 
-def without_content(sources: Iterable[SourceResidency]) -> Counter[WithoutContent]:
-    """Return how many blocks got no content hash, and why, since this was looked at last."""
-    found: Counter[WithoutContent] = Counter()
+def counted(sources: Iterable[SourceResidency], of: Callable[[Pools], Counter[Reason]]) -> Counter[Reason]:
+    """Add up one of the counters of all sources, by reason, and begin to count anew."""
+    found: Counter[Reason] = Counter()
     for source in sources:
-        if source.pools.without_content:
-            found += source.pools.take_without_content()
-    return found
-
-
-def gave_up_repeats(sources: Iterable[SourceResidency]) -> Counter[GaveUpRepeats]:
-    """Return how many pools forgot what was announced again, and why, since this was looked at last."""
-    found: Counter[GaveUpRepeats] = Counter()
-    for source in sources:
-        found += source.pools.take_gave_up_repeats()
+        if counter := of(source.pools):
+            found += counter
+            counter.clear()
     return found
