@@ -25,7 +25,7 @@ from connectors.receive.descriptors import require
 from connectors.receive.pump import Pump
 from connectors.receive.received import Key
 from connectors.receive.subscriber import Subscriber
-from connectors.receive.warming import warm_up
+from connectors.receive.warming import warm_up, warm_up_scanner
 from connectors.replay.requests import ReplayRequests
 from connectors.scrape.scraper import Scraper
 from connectors.sources import Source, SourceKey
@@ -261,13 +261,11 @@ class Reading:
     async def _warm_up(self) -> None:
         """Load what was compiled before, or compile it; until then the slow way is taken."""
         try:
-            receiver = await aside(warm_up)
+            receiver = await aside(warm_up if self._scans_bundles else warm_up_scanner)
         except Exception as error:  # whatever the compiler finds wrong with this machine
             self._telemetry.compiled_code_unavailable(f"{type(error).__name__}: {error}")
             return
-        if not self._scans_bundles:
-            return
-        self._dealing.scans = True
+        self._dealing.scans = self._scans_bundles
         if receiver is not None:
             self.subscriber.receive_with(receiver)
 

@@ -10,17 +10,23 @@ if TYPE_CHECKING:
     from connectors.receive.compiled_receiver import Receiver
 
 
+def warm_up_scanner() -> None:
+    """Warm up the scanner alone, for those who take one message after the other."""
+    # Here, because the import alone takes a second.
+    from connectors.normalise import scan
+
+    scan.warm_up()
+
+
 def warm_up() -> Receiver | None:
     """Warm up scanner and receiver; return the receiver, None where pyzmq hides its libzmq.
 
     Takes a tenth of a second if the code was kept, otherwise seconds.
     """
-    # Here, because the import alone takes a second.
-    from connectors.normalise import scan
     from connectors.order import gathering
     from connectors.receive import compiled_receiver
 
-    scan.warm_up()
+    warm_up_scanner()
     gathering.warm_up()
     try:
         compiled_receiver.warm_up()
