@@ -33,14 +33,9 @@ Meaning = Literal[
 ]
 """What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number. `from_medium` is where
 blocks leave that come to `medium`; `owner` and `locality` say whose that is. The four from `tokens` to `salt`
-are hashed where content hashes (CONTENT) or salts (SALTED) are wanted, and go no further."""
+are hashed where content hashes or salts are wanted, and go no further."""
 
 NIL = Raw(b"\xc0")
-
-CONTENT: frozenset[Meaning] = frozenset({"tokens", "keys", "media_keys", "salt"})
-"""Fields that say what blocks hold."""
-SALTED: frozenset[Meaning] = frozenset({"keys", "salt"})
-"""Those of them that may hold a salt."""
 
 
 @dataclass(frozen=True, slots=True)

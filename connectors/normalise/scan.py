@@ -16,7 +16,7 @@ from connectors.normalise.links import Linker
 from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.blake2b import Words
-from connectors.normalise.scanner.layout import MAX_SCANNED_BYTES, ROOM, SALTS, SESSIONS, Bytes, Ints
+from connectors.normalise.scanner.layout import ROOM, SALTS, SESSIONS, Bytes, Ints
 from connectors.normalise.scanner.payloads import (
     MAX_SEQUENCE,
     PART_DATA,
@@ -34,6 +34,8 @@ NO_STATE: Words = np.empty(0, np.uint64)
 _decode = msgspec.msgpack.Decoder(Batch).decode
 Numbers = Sequence[int] | Ints
 
+MAX_SCANNED_BYTES = 128 << 10
+"""Longer payloads go one by one, so that what is written of those together cannot exceed a record's bound."""
 _OUTPUT_SPARE = 64 << 10
 """Bytes of output beyond twice the input; what does not fit takes the slow way."""
 

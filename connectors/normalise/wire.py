@@ -34,9 +34,6 @@ MAX_TEXT = 1_024
 ABSENT = Raw()
 """Stands for a field that the event does not have; no MessagePack value is empty."""
 
-Hash = int | bytes
-BlockSize = Annotated[int, Meta(ge=0, le=MAX_BLOCK_SIZE)]
-GroupIdx = Annotated[int, Meta(ge=0, le=MAX_GROUP_IDX)]
 Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 

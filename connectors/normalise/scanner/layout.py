@@ -19,7 +19,5 @@ MAX_DEPTH: Final = 16
 MAX_EVENTS: Final = 0xFFFF
 MAX_RUN_BYTES: Final = 0xFFFF
 """Packed hashes of one event: their length is written in two bytes."""
-MAX_SCANNED_BYTES: Final = 128 << 10
-"""The reference decoder takes larger payloads, so that what is written cannot exceed a record's bound."""
 ROOM: Final = 640
 """Bytes that an event (without hashes and texts) or the frame of a batch takes at most."""
