@@ -49,6 +49,8 @@ class RequestInFlight:
     newest: int
     probe: bool = False
     """It asks what else the engine has, after an empty answer."""
+    confirmed: bool = False
+    """The answer began with the very batch `first`."""
     batches: int = 0
     disordered: int = 0
     hole: bool = False

@@ -41,6 +41,8 @@ class Recovery:
         self._buffers = False
         self._probe = False
         self._left_out_since = False
+        # A replay began the session: live messages of the one before may still come, out of a queue.
+        self._past_may_come = False
         self._hole_due: int | None = None
         self._understood: int | None = None
         self._holes = 0
@@ -188,6 +190,8 @@ class Recovery:
         if answered and self._holes > MAX_HOLES:
             self._drain(now, lost="replay_holes", arrivals=self._backlog.arrivals)
         elif answered and not progress and not (request.hole or self._probe):
+            if self._past_may_come and request.confirmed and outcome == "end":
+                self._let_unpublished_go(request)
             self._drain(now, lost="replay_holes", arrivals=request.arrivals)
         unknown = self._log.position is None or not self._verified
         self._wanted = (
@@ -315,7 +319,7 @@ class Recovery:
             same = position.taken(message.seq, message.fingerprint)
             other, request.void = not same, True
         elif message.seq == request.first and request.fingerprint is not None:
-            same = message.fingerprint == request.fingerprint
+            same = request.confirmed = message.fingerprint == request.fingerprint
             other = not same
         else:
             shown = backlog.restart(position, request.arrivals, is_late) is not None
@@ -359,6 +363,17 @@ class Recovery:
                 self._leave_out("backlog")
         self._log.end("restarted", now)
         self._begin_anew()
+        self._past_may_come = True
+
+    def _let_unpublished_go(self, request: RequestInFlight) -> None:
+        """Let go what came before an ask and is ahead of its whole answer: the engine never published it in
+        this session, whatever its clock says. Once a session, and an ask shows if that is wrong.
+        """
+        backlog = self._backlog
+        while backlog and backlog.first_arrival < request.arrivals and backlog.first.seq > request.newest:
+            backlog.pop()
+            self._leave_out("past_life")
+            self._past_may_come, self._left_out_since = False, True
 
     def _let_past_go(self, arrivals: int) -> bool:
         """Let go what came before a restart that the backlog shows by itself, if it does."""
@@ -372,7 +387,7 @@ class Recovery:
         if self._in_flight is not None:
             self._in_flight.void = True
         self._verified = True
-        self._doubted = False
+        self._doubted = self._past_may_come = False
         self._hole_due = None
         self._holes = 0
         self._pacing.begin_anew()

@@ -106,6 +106,15 @@ def _was_waited_for(play: Play) -> bool:
     return at > BEGINNING + play.schedule.seconds + LONGEST_AWAY and play.connectors[0].starts == 2
 
 
+def _was_left_out(play: Play) -> bool:
+    """A message of the life before lay in a slow socket while the engine came back, its clock set back."""
+    [engine] = play.engines
+    batches = [batch for record, _ in records(play) for batch in record.batches if batch.seq is not None]
+    return (
+        engine.clock_ahead < 0 and engine.life == 1 and (batches[-1].seq, batches[-1].replayed) == (0, True)
+    )
+
+
 KEPT = {
     "rows that nobody committed, of records that retention took": Kept(
         replace(
@@ -242,6 +251,31 @@ KEPT = {
             ),
         ),
         _was_waited_for,
+    ),
+    "a message of the life before, behind the replayed beginning of the next, its clock set back": Kept(
+        replace(
+            _ONE,
+            seed=640979022,
+            shards=2,
+            capacity=4,
+            keeps=3,
+            checkpoint_seconds=5.0,
+            carry_seconds=10.0,
+            seconds=3.0,
+            actions=(
+                Action(0.075, "serve", 4, 427031),
+                Action(0.119, "serve", 2, 497522),
+                Action(0.616, "drop", 5, 73429),
+                Action(0.735, "serve", 3, 402731),
+                Action(0.749, "slow", 1, 396545),
+                Action(1.157, "serve", 2, 875290),
+                Action(1.348, "serve", 1, 218661),
+                Action(1.552, "serve", 1, 74059),
+                Action(1.596, "serve", 2, 59714),
+                Action(1.796, "restart", 3, 60483),
+            ),
+        ),
+        _was_left_out,
     ),
 }
 

@@ -383,6 +383,40 @@ def test_late_messages_of_the_life_that_ended_are_not_of_the_next() -> None:
     assert driver.new() == [RESTARTED, OPENED, 0, 1]
 
 
+def test_message_of_a_past_life_is_left_out_though_the_clock_was_set_back() -> None:
+    driver = Driver().caught_up(0, 1, life=1)
+    driver.wait(11)
+    driver.answer([])
+    driver.answer([0])
+    assert driver.new() == [RESTARTED, OPENED, 0]
+    driver.live(6, 7, life=1)
+    driver.answer([0])
+    driver.wait(2)
+    assert driver.answer([0]) == 0, "that it was right to leave them out is seen by another answer"
+    driver.live(1)
+    assert driver.new() == [1]
+    assert driver.stream.counts.left_out == {"past_life": 2}
+    assert driver.stream.counts.gaps == 0
+
+
+def test_engine_whose_answers_lag_behind_loses_its_messages_once_and_has_them_back() -> None:
+    driver = Driver().caught_up(0, 1, life=1)
+    driver.wait(11)
+    driver.answer([])
+    driver.answer([0])
+    driver.new()
+    driver.live(3)
+    driver.answer([0])
+    assert driver.new() == []
+    driver.live(5)
+    driver.wait(2)
+    driver.answer([0, 1, 2, 3])
+    assert driver.new() == [1, 2, 3]
+    driver.wait(2)
+    driver.answer([3])
+    assert driver.new() == [Gap(4, 4, "replay_holes"), 5]
+
+
 def test_restart_is_seen_by_the_clock_though_the_buffer_does_not_reach_back() -> None:
     driver = Driver().caught_up(*range(100))
     driver.live(20, life=1)
