@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from connectors.lmcache.decoder import Part, Reported
-from connectors.order.log import NOBODY, Hearers, SourceLog, StreamCounts
+from connectors.order.counts import StreamCounts
+from connectors.order.log import NOBODY, Hearers, SourceLog
 from connectors.order.sequence import StoredPosition
 from connectors.positions.ledger import latest
 from connectors.sources import Source

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from connectors.frames.bundle import MAX_SEQUENCE
+
 MAX_DISORDERED = 1_000
 """Batches out of order after which an answer is not read any further."""
 
@@ -18,6 +20,7 @@ Outcome = Literal[
 LeftOut = Literal[
     "backlog",  # live, and no room to wait, or of no use there; it is asked for
     "past_life",  # live, and of a session that was over before
+    "too_late",  # live, out of a slow queue, when it had been given up
     "paused",  # live, of an engine that connects to us and sends faster than its share is dealt with
     "disordered",  # answered out of order, repeated, or with an impossible number
 ]
@@ -57,6 +60,15 @@ class RequestInFlight:
     """It was given up at a hole, to be asked for again."""
     void: bool = False
     """Another session of the engine began."""
+
+    def takes(self, seq: int) -> bool:
+        """Tell whether a batch of this number may be next in the answer, and count it."""
+        if not self.newest < seq < MAX_SEQUENCE:
+            self.disordered += 1
+            return False
+        self.newest = seq
+        self.batches += 1
+        return True
 
     @property
     def over(self) -> bool:

@@ -23,6 +23,8 @@ class Message:
     """Fingerprint of the payload."""
     payload: bytes
     received_at: float
+    understood: bool = False
+    """Whether it was seen to be a batch."""
 
 
 @dataclass(slots=True)

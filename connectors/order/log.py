@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -15,6 +13,7 @@ from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.wire import MAX_BATCH_BYTES
 from connectors.order.backlog import Message
+from connectors.order.counts import StreamCounts
 from connectors.order.gathered import Waiting
 from connectors.order.runs import Reached, RunBuilder
 from connectors.order.sequence import SequencePosition, StoredPosition
@@ -57,41 +56,6 @@ class Hearers(NamedTuple):
 NOBODY = Hearers()
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-@dataclass(slots=True)
-class StreamCounts:
-    """What a stream has seen since the process started."""
-
-    batches: int = 0
-    replayed: int = 0
-    """Of the batches, those that came by replay."""
-    engine_events: int = 0
-    skipped_events: int = 0
-    """Of these, events that change nothing of what is resident."""
-    payload_bytes: int = 0
-    duplicates: int = 0
-    lost_batches: int = 0
-    restarts: int = 0
-    seconds: float = 0.0
-    """Spent on its messages, live and by replay."""
-    pauses: int = 0
-    """Times that it was left unread because more of it waited than its share."""
-    last_received_at: float = 0.0
-    """Connector clock, seconds since the epoch; 0 before the first batch."""
-    gaps_by_reason: Counter[str] = field(default_factory=Counter)
-    """By `schemas.reasons.GapReason`."""
-    undecodable: Counter[str] = field(default_factory=Counter)
-    """By `schemas.reasons.UndecodableReason`."""
-    asks: Counter[str] = field(default_factory=Counter)
-    """Replay requests that are over, by `connectors.order.asks.Outcome`."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Batches that came and were not taken, by `connectors.order.asks.LeftOut`."""
-
-    @property
-    def gaps(self) -> int:
-        """Gaps that are final."""
-        return sum(self.gaps_by_reason.values())
 
 
 class Publisher(Protocol):
@@ -149,6 +113,8 @@ class SourceLog:
         """The last batch taken; None before the first one of a session."""
         self.newest_at = float("-inf")
         """Engine time of the last batch taken, seconds since the epoch."""
+        self._given_up: tuple[range, float, float] | None = None
+        """Numbers of this session that were lost last, and the engine's times before and behind them."""
         self._observe = hearers.event
         self.rank = NO_RANK
         """Data-parallel rank that batches of this session said last; NO_RANK before one did."""
@@ -158,6 +124,11 @@ class SourceLog:
         """Whether the log has something of the present session."""
         if resume is not None and resume.incarnation:
             self.go_on(resume, now)
+
+    @property
+    def due(self) -> int:
+        """The number to come; 0 before the first batch of a session."""
+        return 0 if self.position is None else self.position.due
 
     def go_on(self, resume: StoredPosition, now: float) -> None:
         """Go on where the log has ended, with a session of somebody else's or behind it."""
@@ -224,6 +195,7 @@ class SourceLog:
         else:
             if seq > position.due:
                 self._lose(position.due, seq - 1, missing, now)
+                self._given_up = range(position.due, seq), self.newest_at, batch.ts
             (position.advance_by_replay if batch.replayed else position.advance)(seq, fingerprint)
         self.counts.replayed += batch.replayed
         # It may have waited, and others that came after it were taken before.
@@ -319,6 +291,7 @@ class SourceLog:
         self._remarks = []
         self.position = None
         self.newest_at = float("-inf")
+        self._given_up = None
 
     def notice(self, event: Event, now: float) -> None:
         """Put a notice into the stream, behind what was taken."""
@@ -357,12 +330,21 @@ class SourceLog:
 
     def understands(self, message: Message) -> bool:
         """Tell whether a payload is a batch at all: what is not decides nothing."""
-        return understood(self._look(message))
+        message.understood = message.understood or understood(self._look(message))
+        return message.understood
 
     def is_past(self, message: Message) -> bool:
         """Tell whether a batch is older than the last one taken, by the engine's clock."""
         batch = self._look(message)
         return understood(batch) and batch.ts < self.newest_at
+
+    def was_given_up(self, message: Message) -> bool:
+        """Tell whether a batch is one of the last lost ones, by its number and the engine's clock."""
+        if self._given_up is None or message.seq not in self._given_up[0]:
+            return False
+        _, before, behind = self._given_up
+        batch = self._look(message)
+        return understood(batch) and before <= batch.ts <= behind
 
     def taken(self) -> list[EventsRecord]:
         """Return the records that were closed since the last call, in order."""

@@ -1,5 +1,7 @@
 """Decide what a source lacks, what to ask its engine for, and in which order to take it. No IO.
 
+The states that it is in are in `connectors.order.states`.
+
 Live messages that cannot be taken yet wait in a backlog. An ask begins with the last batch taken, whose
 fingerprint shows whether the engine is still in the same session; so a gap, a restart, the start of a
 connector and the unseen end of an idle stream are one question. What an answer brings is merged with the
@@ -10,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from connectors.frames.bundle import MAX_SEQUENCE
 from connectors.order.asks import Ask, LeftOut, Outcome, RequestInFlight
 from connectors.order.backlog import Backlog, Message
 from connectors.order.log import SourceLog
 from connectors.order.pacing import Pacing
 from connectors.order.sequence import Duplicate, Gap, Restart, decide, fingerprint_of
+from connectors.order.states import Need, Standing, Verdict
 from schemas.reasons import GapReason
 
 MAX_HOLES = 64
@@ -32,22 +34,19 @@ class Recovery:
         """Whether the source has an endpoint to ask."""
         self._clock = clock
         self._in_flight: RequestInFlight | None = None
-        self._wanted = replay
-        self._idly = False
-        # A stored position is one of the engine's present session only if the engine says so.
-        self._verified = log.position is None or not replay
-        self._verified_arrivals = 0
-        self._doubted = False
-        self._buffers = False
-        self._probe = False
-        self._left_out_since = False
-        # A replay began the session: live messages of the one before may still come, out of a queue.
-        self._past_may_come = False
+        self._standing = self._standing_of_position()
+        self._confirmed_arrivals = 0
+        """Live messages that had come before the ask whose answer confirmed the session."""
+        self._need = Need.MISSING if replay else Need.NOTHING
+        """What to ask for next, behind the answer on its way."""
+        self._keeps_batches = False
+        """Whether the engine ever answered with one."""
         self._hole_due: int | None = None
-        self._understood: int | None = None
+        """The number that was due when an answer was given up at a hole."""
         self._holes = 0
+        """Answers in a row that were."""
         self._pacing = Pacing(clock)
-        self.holding = not self._verified
+        self.holding = self._standing is Standing.UNCONFIRMED
         """Whether all live messages have to come through `hold`."""
         self.answered_at = 0.0
         """When the engine answered last, by the clock; 0 for never."""
@@ -57,13 +56,11 @@ class Recovery:
     @property
     def ask(self) -> Ask | None:
         """What to ask the engine for now."""
-        if not (self._wanted and self.replay) or self._in_flight is not None:
+        need, position = self._need, self._log.position
+        if need is Need.NOTHING or not self.replay or self._in_flight is not None or self._pacing.paused:
             return None
-        if self._pacing.paused:
-            return None
-        position = self._log.position
-        urgent = bool(self._backlog) or not (self._idly or self._pacing.unanswered)
-        return Ask(0 if position is None or self._probe else position.last, urgent)
+        urgent = bool(self._backlog) or not (need is Need.TAIL or self._pacing.unanswered)
+        return Ask(0 if position is None or need is Need.ALL else position.last, urgent)
 
     @property
     def enough(self) -> bool:
@@ -73,13 +70,12 @@ class Recovery:
     @property
     def settled(self) -> bool:
         """Whether nothing is to be asked for, or the engine does not answer."""
-        asking = self.holding or self._in_flight is not None or (self._wanted and self.replay)
+        asking = self.holding or self._in_flight is not None or (self._need and self.replay)
         return not asking or self._pacing.unanswered > 0
 
     def want(self) -> None:
         """Ask, though nothing is known to be missing."""
-        self._idly = not self._wanted
-        self._wanted = self.replay
+        self._ask_for(Need.TAIL)
 
     def hold(self, messages: Iterable[Message], now: float) -> None:
         """Take live messages that are not simply the next ones."""
@@ -88,39 +84,33 @@ class Recovery:
         for message in messages:
             if not backlog.add(message):
                 self._leave_out("backlog")
-                self._left_out_since = True
+                self._ask_for(Need.MISSING)
         self._go_on(now)
         if backlog and not waited:
             self._pacing.hurry()
 
     def asked(self) -> None:
         """The ask is on its way."""
-        position, backlog, due = self._log.position, self._backlog, self._due
-        probe = self._probe and position is not None
+        position, backlog, due = self._log.position, self._backlog, self._log.due
+        probe = self._need is Need.ALL and position is not None
         first, fingerprint = 0, None
         if position is not None and not probe:
             first, fingerprint = position.last, position.fingerprint
         missed = self._hole_due == due or (bool(backlog) and backlog.first.seq > due)
-        self._in_flight = RequestInFlight(
-            first, fingerprint, due, missed, backlog.arrivals, newest=first - 1, probe=probe
-        )
-        self._wanted = self._idly = self._left_out_since = self._probe = False
+        self._in_flight = RequestInFlight(first, fingerprint, due, missed, backlog.arrivals, first - 1, probe)
+        self._need = Need.NOTHING
 
     def answered(self, messages: Iterable[tuple[int, bytes]], now: float) -> None:
         """Take a part of the answer: sequence numbers and payloads, in the order they came."""
         self.answered_at = self._clock()
         for seq, payload in messages:
-            request = self._in_flight
-            if request is None or request.over:
+            if (request := self._in_flight) is None or request.over:
                 return
-            if not request.newest < seq < MAX_SEQUENCE:
-                request.disordered += 1
+            if not request.takes(seq):
                 self._leave_out("disordered")
                 continue
             message = Message(seq, fingerprint_of(payload), payload, now)
-            request.newest = seq
-            request.batches += 1
-            self._buffers = True
+            self._keeps_batches = True
             begins = request.batches == 1
             if begins:
                 self._compare_lives(request, message, now)
@@ -145,26 +135,29 @@ class Recovery:
         if not request.void:
             self._conclude(request, outcome, now)
         self._go_on(now)
-        if not self._wanted:
+        if self._need is Need.NOTHING:
             self._holes, self._hole_due = 0, None
 
     def resumed(self) -> None:
         """The log goes on where somebody else has ended."""
         self._begin_anew()
-        self._idly = False
-        self._verified = self._log.position is None or not self.replay
-        self._verified_arrivals = 0
-        self.holding = bool(self._backlog) or not self._verified
+        self._standing = self._standing_of_position()
+        self._confirmed_arrivals = 0
+        self.holding = bool(self._backlog) or self._standing is Standing.UNCONFIRMED
 
     def silenced(self, now: float) -> None:
         """End the session of an engine that nothing is heard of; whatever comes begins another."""
         self._log.end("silent", now)
         self._begin_anew()
 
-    @property
-    def _due(self) -> int:
-        position = self._log.position
-        return 0 if position is None else position.due
+    def _standing_of_position(self) -> Standing:
+        """A stored position is one of the engine's present session only if the engine says so."""
+        asks = self._log.position is not None and self.replay
+        return Standing.UNCONFIRMED if asks else Standing.SURE
+
+    def _ask_for(self, need: Need) -> None:
+        if self.replay:
+            self._need = max(self._need, need)
 
     @property
     def _hopeless(self) -> GapReason | None:
@@ -176,7 +169,7 @@ class Recovery:
 
     def _conclude(self, request: RequestInFlight, outcome: Outcome, now: float) -> None:
         """See what the end of an answer makes final, and whether to ask again."""
-        progress = self._due != request.due
+        progress = self._log.due != request.due
         cut_off = outcome in ("timeout", "unreachable", "endless")
         answered = progress or not cut_off
         if answered:
@@ -189,28 +182,25 @@ class Recovery:
             self._holes = 0
         if answered and self._holes > MAX_HOLES:
             self._drain(now, lost="replay_holes", arrivals=self._backlog.arrivals)
-        elif answered and not progress and not (request.hole or self._probe):
-            if self._past_may_come and request.confirmed and outcome == "end":
+        elif answered and not progress and not (request.hole or self._need is Need.ALL):
+            if self._standing is Standing.REPLAYED and request.confirmed and outcome == "end":
                 self._let_unpublished_go(request)
             self._drain(now, lost="replay_holes", arrivals=request.arrivals)
-        unknown = self._log.position is None or not self._verified
-        self._wanted = (
-            request.hole
-            or self._probe
-            or self._left_out_since
-            or (cut_off and progress)
-            or (unknown and not answered)
-        )
+        if self._need is Need.TAIL:
+            # This answer was it.
+            self._need = Need.NOTHING
+        unknown = self._log.position is None or self._standing is Standing.UNCONFIRMED
+        if request.hole or (cut_off and progress) or (unknown and not answered):
+            self._ask_for(Need.MISSING)
 
     def _go_on(self, now: float) -> None:
         """Take what can be taken, and see what the rest waits for."""
         self._drain(now)
-        hopeless = self._hopeless
-        if hopeless is not None:
+        if (hopeless := self._hopeless) is not None:
             self._drain(now, lost=hopeless, arrivals=self._backlog.arrivals)
         if self._backlog and self._in_flight is None:
-            self._wanted = self.replay
-        self.holding = bool(self._backlog) or not self._verified
+            self._ask_for(Need.MISSING)
+        self.holding = bool(self._backlog) or self._standing is Standing.UNCONFIRMED
 
     def _drain(
         self, now: float, *, below: int | None = None, lost: GapReason | None = None, arrivals: int = 0
@@ -222,49 +212,60 @@ class Recovery:
         backlog, log = self._backlog, self._log
         hopeless = not self.replay or lost == "replay_timeout"
         while backlog:
-            head, arrival = backlog.first, backlog.first_arrival
+            head, final = backlog.first, backlog.first_arrival < arrivals
             if below is not None and head.seq >= below:
                 return
-            final = arrival < arrivals
-            position = log.position
-            if position is None:
-                waits = head.seq > 0
-            elif not self._verified and head.seq > 0 and not final:
+            if final and log.position is not None and self._standing is Standing.UNCONFIRMED:
+                self._standing = Standing.DOUBTED
+            verdict = self._judge(head, final=final, hopeless=hopeless, answering=below is not None)
+            if verdict is Verdict.WAIT:
                 return
+            if verdict is Verdict.BEGINS:
+                log.end("restarted", now)
+                self._begin_anew()
+                if self.replay and head.seq > 0:
+                    return
+                continue
+            if verdict is Verdict.TAKE:
+                self._take(backlog.pop(), now, missing=lost or "replay_holes")
+            elif verdict is Verdict.REPEATED:
+                backlog.pop()
+                log.repeated()
             else:
-                if not self._verified and final:
-                    # Nobody will say of which session the stored position is.
-                    self._verified = self._doubted = True
-                decision = decide(position, head.seq, head.fingerprint)
-                if isinstance(decision, Duplicate):
-                    backlog.pop()
-                    log.repeated()
-                    continue
-                if isinstance(decision, Restart) and arrival < self._verified_arrivals:
-                    backlog.pop()
-                    self._leave_out("past_life")
-                    continue
-                if isinstance(decision, Restart) and self._is_understood(head, arrival):
+                self._let_go("too_late" if verdict is Verdict.TOO_LATE else "past_life")
+                if verdict is Verdict.LATE:
+                    self._ask_for(Need.MISSING)
+
+    def _judge(self, head: Message, *, final: bool, hopeless: bool, answering: bool) -> Verdict:
+        """Return what becomes of the first message of the backlog.
+
+        `final`: what is missing before it is lost. `hopeless`: the engine says nothing more. `answering`: it
+        is about to.
+        """
+        log = self._log
+        if log.position is None:
+            lacks = head.seq > 0
+        elif self._standing is Standing.UNCONFIRMED and head.seq > 0:
+            return Verdict.WAIT
+        else:
+            decision = decide(log.position, head.seq, head.fingerprint)
+            if isinstance(decision, Duplicate):
+                return Verdict.REPEATED
+            if isinstance(decision, Restart):
+                if final and log.was_given_up(head):
+                    return Verdict.TOO_LATE
+                if self._backlog.first_arrival < self._confirmed_arrivals:
+                    return Verdict.PAST
+                if log.understands(head):
                     # A session ends once everything of it is in the log, never because of a late message.
-                    complete = below is None and self._in_flight is None
+                    complete = not answering and self._in_flight is None
                     late = head.seq > 0 or log.is_past(head)
-                    if not complete or (late and not final):
-                        return
-                    log.end("restarted", now)
-                    self._begin_anew()
-                    if self.replay and head.seq > 0:
-                        return
-                    continue
-                if not hopeless and log.is_past(head):
-                    # Of a session that was over, and in a queue since; an ask shows if that is wrong.
-                    backlog.pop()
-                    self._leave_out("past_life")
-                    self._wanted = self._left_out_since = True
-                    continue
-                waits = isinstance(decision, Gap)
-            if waits and not final and self._is_understood(head, arrival):
-                return
-            self._take(backlog.pop(), now, missing=lost or "replay_holes")
+                    return Verdict.BEGINS if complete and (final or not late) else Verdict.WAIT
+            if not hopeless and log.is_past(head):
+                return Verdict.LATE
+            lacks = isinstance(decision, Gap)
+        # Whatever nobody understands decides nothing.
+        return Verdict.WAIT if lacks and not final and log.understands(head) else Verdict.TAKE
 
     def _merge(self, request: RequestInFlight, message: Message, now: float, *, truncated: bool) -> None:
         """Take an answered batch, after what is in the backlog and comes before it.
@@ -297,9 +298,11 @@ class Recovery:
 
     def _take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
         """Take a batch; where its session is in doubt, it has a notice before it, if only one of doubt."""
-        position, self._doubted, doubted = self._log.position, False, self._doubted
-        if doubted and position is not None and message.seq <= position.due:
-            self._log.doubt(position, now)
+        position = self._log.position
+        if self._standing is Standing.DOUBTED:
+            self._standing = Standing.SURE
+            if position is not None and message.seq <= position.due:
+                self._log.doubt(position, now)
         self._log.take(message, now, missing=missing, replayed=replayed)
 
     def _compare_lives(self, request: RequestInFlight, message: Message, now: float) -> None:
@@ -331,12 +334,12 @@ class Recovery:
             request.void = True
         if not request.void:
             # Who has gone on since it asked, if only to the first batch, has heard the engine go on.
-            stands = (
-                request.fingerprint is not None and position is not None and position.last == request.first
-            )
-            self._doubted = stands and not same
-            self._verified = True
-            self._verified_arrivals = request.arrivals
+            stands = position is not None and position.last == request.first
+            if stands and request.fingerprint is not None and not same:
+                self._standing = Standing.DOUBTED
+            elif self._standing is not Standing.REPLAYED:
+                self._standing = Standing.SURE
+            self._confirmed_arrivals = request.arrivals
 
     def _answered_nothing(self, request: RequestInFlight, now: float) -> None:
         """The engine has nothing from the last batch taken on.
@@ -348,10 +351,10 @@ class Recovery:
             return
         position, backlog = self._log.position, self._backlog
         contradicted = position is not None and bool(backlog) and backlog.first.seq <= position.last
-        if self._buffers or not self._verified or contradicted:
+        if self._keeps_batches or self._standing is Standing.UNCONFIRMED or contradicted:
             self._another_life(request, now)
         else:
-            self._probe = True
+            self._ask_for(Need.ALL)
 
     def _another_life(self, request: RequestInFlight, now: float) -> None:
         """The engine is in another session than the log; ask for its beginning."""
@@ -359,11 +362,10 @@ class Recovery:
         if not self._let_past_go(self._backlog.arrivals):
             # What waits is of the old session, or comes again with the replay of the new one.
             while self._backlog:
-                self._backlog.pop()
-                self._leave_out("backlog")
+                self._let_go("backlog")
         self._log.end("restarted", now)
         self._begin_anew()
-        self._past_may_come = True
+        self._standing = Standing.REPLAYED
 
     def _let_unpublished_go(self, request: RequestInFlight) -> None:
         """Let go what came before an ask and is ahead of its whole answer: the engine never published it in
@@ -371,33 +373,28 @@ class Recovery:
         """
         backlog = self._backlog
         while backlog and backlog.first_arrival < request.arrivals and backlog.first.seq > request.newest:
-            backlog.pop()
-            self._leave_out("past_life")
-            self._past_may_come, self._left_out_since = False, True
+            self._let_go("past_life")
+            self._standing = Standing.SURE
+            self._ask_for(Need.MISSING)
 
     def _let_past_go(self, arrivals: int) -> bool:
         """Let go what came before a restart that the backlog shows by itself, if it does."""
         past = self._backlog.restart(self._log.position, arrivals, self._log.is_past)
         for _ in range(past or 0):
-            self._backlog.pop()
-            self._leave_out("past_life")
+            self._let_go("past_life")
         return past is not None
 
     def _begin_anew(self) -> None:
         if self._in_flight is not None:
             self._in_flight.void = True
-        self._verified = True
-        self._doubted = self._past_may_come = False
-        self._hole_due = None
-        self._holes = 0
+        self._standing = Standing.SURE
+        self._holes, self._hole_due = 0, None
         self._pacing.begin_anew()
-        self._wanted = self.replay
+        self._need = Need.MISSING if self.replay else Need.NOTHING
+
+    def _let_go(self, reason: LeftOut) -> None:
+        self._backlog.pop()
+        self._leave_out(reason)
 
     def _leave_out(self, reason: LeftOut) -> None:
         self._log.counts.left_out[reason] += 1
-
-    def _is_understood(self, head: Message, arrival: int) -> bool:
-        """Whatever nobody understands decides nothing."""
-        if self._understood != arrival and self._log.understands(head):
-            self._understood = arrival
-        return self._understood == arrival

@@ -10,8 +10,9 @@ from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.scanned import Scanned
 from connectors.order.asks import Ask, Outcome
 from connectors.order.backlog import Backlog, BacklogBudget, Message
+from connectors.order.counts import StreamCounts
 from connectors.order.gathered import NOTHING, Slot
-from connectors.order.log import NOBODY, Hearers, SourceLog, StreamCounts, understood
+from connectors.order.log import NOBODY, Hearers, SourceLog, understood
 from connectors.order.recovery import Recovery
 from connectors.order.sequence import SequencePosition, StoredPosition, fingerprint_of
 from connectors.sources import Source

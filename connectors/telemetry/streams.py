@@ -9,7 +9,7 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from connectors.order.log import StreamCounts
+from connectors.order.counts import StreamCounts
 from connectors.sources import Source, SourceKey
 from schemas.metric_kinds import Counter, Gauge
 from schemas.metrics import Connector

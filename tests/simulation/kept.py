@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from pipeline.verify.figures import decode_figure
+from schemas.events import Gap
 from schemas.rows import FlowRow
 from tests.simulation.judge import records
 from tests.simulation.loop import BEGINNING
@@ -113,6 +114,18 @@ def _was_left_out(play: Play) -> bool:
     return (
         engine.clock_ahead < 0 and engine.life == 1 and (batches[-1].seq, batches[-1].replayed) == (0, True)
     )
+
+
+def _came_too_late(play: Play) -> bool:
+    """What an answer did not reach back to came live when it was given up, and nobody answered any more."""
+    [gap] = [
+        event
+        for record, _ in records(play)
+        for batch in record.batches
+        for event in batch.events
+        if isinstance(event, Gap)
+    ]
+    return (gap.first, gap.last, gap.reason) == (1, 4, "replay_truncated") and play.engines[0].life == 2
 
 
 KEPT = {
@@ -276,6 +289,29 @@ KEPT = {
             ),
         ),
         _was_left_out,
+    ),
+    "messages out of a slow socket, given up before, of an engine that is gone": Kept(
+        replace(
+            _ONE,
+            seed=880320,
+            engines=2,
+            partitions=2,
+            indexes=1,
+            receivers=1,
+            keeps=3,
+            prompts=12,
+            seconds=10.237,
+            actions=(
+                Action(3.944, "serve", 3, 644450),
+                Action(4.035, "serve", 1, 442020),
+                Action(4.057, "serve", 4, 460443),
+                Action(4.184, "serve", 4, 667735),
+                Action(4.766, "serve", 0, 674239),
+                Action(4.92, "again", 0, 679039),
+                Action(4.972, "down", 0, 401466),
+            ),
+        ),
+        _came_too_late,
     ),
 }
 

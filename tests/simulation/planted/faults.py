@@ -30,6 +30,7 @@ import pipeline.worker.checkpoint.rounds
 import pipeline.worker.partition
 import pipeline.worker.roles.fleet
 import pipeline.worker.sink.sink
+from connectors.order.states import Standing
 from pipeline.errors import StoreUnavailable
 from tests.simulation import clients
 
@@ -82,7 +83,7 @@ def lives_are_not_compared() -> None:
     """An answer that begins with another batch than asked for is of the same life."""
 
     def compare(self: Any, request: Any, message: Any, now: float) -> None:
-        self._verified, self._verified_arrivals = True, request.arrivals
+        self._standing, self._confirmed_arrivals = Standing.SURE, request.arrivals
 
     connectors.order.recovery.Recovery._compare_lives = compare  # type: ignore[method-assign]
 

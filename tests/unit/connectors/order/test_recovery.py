@@ -399,6 +399,21 @@ def test_message_of_a_past_life_is_left_out_though_the_clock_was_set_back() -> N
     assert driver.stream.counts.gaps == 0
 
 
+def test_messages_that_come_after_they_were_given_up_begin_no_session_though_nobody_answers() -> None:
+    driver = Driver().caught_up(0)
+    driver.live(6)
+    driver.answer([5, 6, 7])
+    assert driver.new() == [Gap(1, 4, "replay_truncated"), 5, 6, 7]
+    driver.live(1, 2, 3, 4, 5, 6, 7)
+    for _ in range(2):
+        driver.wait(70)
+        driver.answer([], outcome="unreachable")
+    driver.live(8)
+    assert driver.new() == [8]
+    assert driver.stream.counts.left_out == {"too_late": 4}
+    assert driver.stream.counts.restarts == 0
+
+
 def test_engine_whose_answers_lag_behind_loses_its_messages_once_and_has_them_back() -> None:
     driver = Driver().caught_up(0, 1, life=1)
     driver.wait(11)

@@ -1,0 +1,41 @@
+"""What a stream has seen. No IO."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class StreamCounts:
+    """What a stream has seen since the process started."""
+
+    batches: int = 0
+    replayed: int = 0
+    """Of the batches, those that came by replay."""
+    engine_events: int = 0
+    skipped_events: int = 0
+    """Of these, events that change nothing of what is resident."""
+    payload_bytes: int = 0
+    duplicates: int = 0
+    lost_batches: int = 0
+    restarts: int = 0
+    seconds: float = 0.0
+    """Spent on its messages, live and by replay."""
+    pauses: int = 0
+    """Times that it was left unread because more of it waited than its share."""
+    last_received_at: float = 0.0
+    """Connector clock, seconds since the epoch; 0 before the first batch."""
+    gaps_by_reason: Counter[str] = field(default_factory=Counter)
+    """By `schemas.reasons.GapReason`."""
+    undecodable: Counter[str] = field(default_factory=Counter)
+    """By `schemas.reasons.UndecodableReason`."""
+    asks: Counter[str] = field(default_factory=Counter)
+    """Replay requests that are over, by `connectors.order.asks.Outcome`."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Batches that came and were not taken, by `connectors.order.asks.LeftOut`."""
+
+    @property
+    def gaps(self) -> int:
+        """Gaps that are final."""
+        return sum(self.gaps_by_reason.values())
