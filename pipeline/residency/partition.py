@@ -9,12 +9,7 @@ import msgspec
 
 from pipeline.applying.state import State
 from pipeline.applying.steps import Steps, at_once
-from pipeline.errors import (
-    CheckpointCorrupt,
-    CheckpointDamaged,
-    damaged_if_it_fails,
-    shown_key,
-)
+from pipeline.errors import CheckpointCorrupt, CheckpointDamaged, damaged_if_it_fails, shown_key
 from pipeline.kafka.acceptance import events_refusal, is_misplaced
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.reading.numbered import Numbered, Readable, last_offset, one_by_one, said_by

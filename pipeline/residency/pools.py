@@ -61,23 +61,20 @@ class Pools:
         """`source` is kept up to date; entries of known pools follow."""
         self._settings = settings
         self._new_copies = new_copies
-        self._source = source
-        self._heads = heads = source.pools
-        early = sum(len(packed) for head in heads for _, packed in head.early_stores) // HASH_BYTES
+        self._source, self._heads = source, source.pools
+        early = sum(len(packed) for head in source.pools for _, packed in head.early_stores) // HASH_BYTES
         adapters = Adapters(source.loras, most=limits.MOST_ADAPTERS)
-        self._shared = Shared(adapters, EarlyRoom(early), source.spread)
-        self._shared.one_copy = source.one_copy
-        self._shared.decodes_singly = source.engine in DECODES_SINGLY
-        self._shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
-        self._shared.unknown_removed = self._contradicted
-        self._shared.copies_proved = self._copies_proved
-        self._shared.most_repeats = settings.max_itemised_blocks
+        self._shared = shared = Shared(adapters, EarlyRoom(early), source.spread)
+        shared.one_copy, shared.decodes_singly = source.one_copy, source.engine in DECODES_SINGLY
+        shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
+        shared.unknown_removed, shared.copies_proved = self._contradicted, self._copies_proved
+        shared.most_repeats = settings.max_itemised_blocks
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
-        for head in heads:
+        for head in self._heads:
             self._by_key[head.medium, head.group_idx] = (
                 GranularPool(head, head.granular, age=settings.fine_block_age_seconds)
                 if head.granular is not None
-                else Pool(head, self._shared, new_copies(head, self._shared))
+                else Pool(head, shared, new_copies(head, shared))
             )
         self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
         for granular in self._granular:
@@ -154,15 +151,12 @@ class Pools:
                     event = contents.as_on_gpu(event, begun_with, self._by_key)
                 elif event.medium != "gpu" and event.links:
                     event = replace(event, links=b"")
-                if pool is None:
-                    told(LeftOut("too_many_sizes", 1))
-                elif not pool.store(event, at, self.repeatable) and isinstance(pool, Pool):
+                has_room = pool is not None
+                if pool is not None and not pool.store(event, at, self.repeatable) and isinstance(pool, Pool):
                     announced = self._announced(pool, event, at)
-                    pool = announced or pool
-                    if announced is None:
-                        told(LeftOut("too_many_sizes", 1))
-                    elif event.size_bytes:
-                        self.objects.store(event, at)
+                    pool, has_room = announced or pool, announced is not None
+                if not has_room:
+                    told(LeftOut("too_many_sizes", 1))
                 elif event.size_bytes:
                     self.objects.store(event, at)
                 collected += len(event.hashes)
@@ -253,12 +247,11 @@ class Pools:
         """Return whether the events of a run are only to be counted, and no limit is near."""
         if self._granular or self.objects:
             return False
-        for key, block_size, several in run.shapes:
+        for key, size, several in run.shapes:
             # Which blocks the GPU held then, nobody can tell later.
-            if key[0] != "gpu" and block_size != REMOVAL and (run.has_links or self._content_known):
+            if key[0] != "gpu" and size != REMOVAL and (run.has_links or self._content_known):
                 return False
-            pool = self._by_key.get(key)
-            if not isinstance(pool, Pool) or not pool.knows(block_size, several=several):
+            if not isinstance(pool := self._by_key.get(key), Pool) or not pool.knows(size, several=several):
                 return False
         return self._room.has(run.hash_count)
 
@@ -335,8 +328,9 @@ class Pools:
     def take_changes(self) -> list[Changes]:
         """Return the changes of residency since the last call."""
         self.settle()
-        taken = [change for pool in self._by_key.values() for change in pool.changes]
+        taken = list[Changes]()
         for pool in self._by_key.values():
+            taken += pool.changes
             pool.changes = []
         return taken
 
@@ -358,8 +352,7 @@ class Pools:
 
     def _has(self, medium: str) -> bool:
         """Tell whether there is a pool of a medium; if not, make one, for which there may be no room."""
-        known = any(pool.head.medium == medium for pool in self._by_key.values())
-        return known or self._begin(Removed(b"", medium)) is not None
+        return any(of == medium for of, _ in self._by_key) or self._begin(Removed(b"", medium)) is not None
 
     def _begin(self, event: Stored | Removed) -> Pool | None:
         """Return the new pool that an event is the first of, None if there are too many."""
