@@ -23,6 +23,7 @@ from tests.support.suite.files import Files, Handing, can_be_handed_out
 from tests.support.suite.hangs import Hangs
 from tests.support.suite.night import ALL_EXAMPLES
 from tests.support.suite.order import Measurement, Order
+from tests.support.suite.resume import LeavingOut, Noting
 from tests.support.suite.run import run_by_this_process
 from tests.support.suite.servers import INPUT, Servers, Shared
 
@@ -58,6 +59,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--seed", type=int, help="order of interleaved captures, first simulation; a random one by default"
     )
+    parser.addoption(
+        "--resume", type=Path, metavar="NOTES", help="leave out what this file names, add what passes"
+    )
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -73,6 +77,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = secrets.randbelow(1 << 32)
     config.pluginmanager.register(Hangs())
     run_by_this_process()
+    notes = config.getoption("resume")
+    if notes is not None:
+        if not hasattr(config, "workerinput"):
+            config.pluginmanager.register(Noting(notes))
+        config.pluginmanager.register(LeavingOut(notes))
     if hasattr(config, "workerinput"):
         if can_be_handed_out(config):
             config.pluginmanager.register(Files())

@@ -1,99 +1,149 @@
-"""Runs everything, part by part, and goes on with the rest where a night on these files was interrupted.
+"""Runs everything, part by part, and goes on where a night on these files was interrupted.
 
     python -m tests.support.suite.whole_night ARGUMENTS OF THE RUNNER, FOR THE CASES
 
-A night takes hours. Which parts passed is kept in `build/night.json` for the tree that git names, until all
-have; nothing is kept of a checkout with changes. A part that fails ends nothing: it is named at the end.
+A night takes hours. What passed is kept in `build/night`, case by case, until all did. It counts as long as
+no file differs that it may rest on: all that is committed, but for tests that only other parts run. Nothing
+is kept of a checkout with changes. A part that fails ends nothing: it is named at the end.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.support.checkout import ROOT
+from tests.support.suite.changed import is_below
 
-KEPT = ROOT / "build" / "night.json"
+KEPT = ROOT / "build" / "night"
 CASES = (
     *(f"tests/system/{room}" for room in ("faults", "whole", "browser", "commands", "suite")),
     *("tests/integration", "tests/simulation", "tests/unit"),
 )
 """All but those with real parts; what the day runs least of comes first."""
-TARGETS = (("faults",), ("fuzz",), ("simulate", "--seconds=600"), ("test-fleet",))
-"""Of the Makefile, with their arguments."""
+TARGETS = {
+    "faults": ("tests/system/faults", ""),
+    "fuzz": ("tests/fuzz", ""),
+    "simulate": ("tests/simulation", "--seconds=600"),
+    "test-fleet": ("tests/fleet", ""),
+}
+"""Of the Makefile, with the room that they run, and their arguments."""
+ROOMS = {*CASES, *(room for room, _ in TARGETS.values())}
+PASSED = "passed in "
+"""What the last line of a part's notes begins with."""
+NO_TESTS = 5
+"""Exit code of pytest where all cases had passed before."""
 
-Commands = Mapping[str, Sequence[str]]
-"""By the name of the part, in the order in which they run."""
-Passed = dict[str, float]
-"""Name of a part to the seconds that it took."""
+Run = Callable[[Sequence[str]], int]
 
 
-def commands(arguments: Sequence[str]) -> Commands:
-    """Return what a night runs."""
+class Part(NamedTuple):
+    """Something that a night runs."""
+
+    command: Sequence[str]
+    room: str
+    """Where its tests are."""
+    notes: Path | None
+    """Where it is noted what of it passed; None where nothing is kept."""
+    by_case: bool = False
+
+
+def parts(arguments: Sequence[str], kept: Mapping[str, Path]) -> dict[str, Part]:
+    """Return what a night runs, by name; `kept` are the notes of the rooms."""
     runner = [sys.executable, "-m", "tests.support.suite.run", *arguments]
     make = ["make", "--no-print-directory"]
-    return {
-        **{cases: [*runner, cases] for cases in CASES},
-        **{target: [*make, target, f"ARGS={' '.join(given)}"] for target, *given in TARGETS},
-    }
+    found = {}
+    for room in CASES:
+        notes = kept.get(room)
+        resume = [f"--resume={notes}"] if notes is not None else []
+        found[room] = Part([*runner, *resume, room], room, notes, by_case=True)
+    for name, (room, given) in TARGETS.items():
+        notes = kept[room].with_name(f"{kept[room].name}-{name}") if room in kept else None
+        found[name] = Part([*make, name, f"ARGS={given}"], room, notes)
+    return found
 
 
-def tree() -> str | None:
-    """Return git's name of the files as they are; None where they are not those of a commit."""
+def notes_of(files: Mapping[str, str], directory: Path, read: Callable[[str], str]) -> dict[str, Path]:
+    """Return where to note what passed of each room.
+
+    `files` are the digests of all files by path, and `read` returns the text of one.
+    """
+    texts = dict[str, list[str]]()
+    for path in files:
+        if is_below(path, "tests") and path.endswith(".py"):
+            room = next((room for room in ROOMS if is_below(path, room)), "")
+            texts.setdefault(room, []).append(read(path))
+    found = {}
+    for room in sorted(ROOMS):
+        # What a room imports of others counts, and what all rooms share.
+        text = "".join([*texts.get("", ()), *texts.get(room, ())])
+        others = [one for one in ROOMS if one != room and one.replace("/", ".") not in text]
+        rests_on = (
+            f"{digest} {path}"
+            for path, digest in sorted(files.items())
+            if not any(is_below(path, one) for one in others)
+        )
+        digest = hashlib.sha256("\n".join(rests_on).encode()).hexdigest()[:16]
+        found[room] = directory / f"{room.replace('/', '.')}-{digest}"
+    return found
+
+
+def kept_here(directory: Path = KEPT) -> dict[str, Path]:
+    """Return the notes of this checkout's rooms; none where it is not as it was committed."""
     git = ["git", "-C", str(ROOT)]
-    changed = subprocess.run([*git, "status", "--porcelain"], check=True, capture_output=True, text=True)
-    if changed.stdout:
-        return None
-    named = subprocess.run([*git, "rev-parse", "HEAD^{tree}"], check=True, capture_output=True, text=True)
-    return named.stdout.strip()
-
-
-def kept(of: str | None, path: Path = KEPT) -> Passed:
-    """Return which parts passed before on a tree."""
-    if of is None or not path.exists():
+    if subprocess.run([*git, "status", "--porcelain"], check=True, capture_output=True).stdout:
         return {}
-    found = json.loads(path.read_text())
-    return dict(found["passed"]) if found["tree"] == of else {}
+    listed = subprocess.run([*git, "ls-tree", "-r", "HEAD"], check=True, capture_output=True, text=True)
+    files = {path: about for about, _, path in (line.partition("\t") for line in listed.stdout.splitlines())}
+    return notes_of(files, directory, lambda path: (ROOT / path).read_text())
 
 
-def night(
-    parts: Commands, of: str | None, run: Callable[[Sequence[str]], int], path: Path = KEPT
-) -> tuple[Passed, list[str]]:
-    """Run the parts that did not pass before; return all that passed, and those that failed."""
-    passed, failed = kept(of, path), []
-    for name, command in parts.items():
-        if name in passed:
-            print(f"== {name}: passed before, in {passed[name]:.0f} s", flush=True)
+def passed_in(part: Part) -> float | None:
+    """Return the seconds in which a part passed before; None if it has not."""
+    lines = part.notes.read_text().splitlines() if part.notes is not None and part.notes.exists() else []
+    return float(lines[-1].removeprefix(PASSED)) if lines and lines[-1].startswith(PASSED) else None
+
+
+def night(named: Mapping[str, Part], run: Run) -> tuple[dict[str, float], list[str]]:
+    """Run the parts that did not pass before; return the seconds of those that passed, and which failed."""
+    passed, failed = dict[str, float](), list[str]()
+    for name, part in named.items():
+        if (before := passed_in(part)) is not None:
+            print(f"== {name}: passed before, in {before:.0f} s", flush=True)
+            passed[name] = before
             continue
         print(f"== {name}", flush=True)
         began = time.monotonic()
-        if run(command):
+        code = run(part.command)
+        if code and not (code == NO_TESTS and part.by_case and part.notes is not None):
             failed.append(name)
             continue
         passed[name] = time.monotonic() - began
-        if of is not None:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps({"tree": of, "passed": passed}))
-    if not failed:
-        path.unlink(missing_ok=True)
+        if part.notes is not None:
+            part.notes.parent.mkdir(parents=True, exist_ok=True)
+            with part.notes.open("a") as notes:
+                notes.write(f"{PASSED}{passed[name]:.0f}\n")
     return passed, failed
 
 
 def main(*arguments: str) -> int:
-    of = tree()
+    kept = kept_here()
     try:
-        passed, failed = night(commands(arguments), of, lambda command: subprocess.call(command, cwd=ROOT))
+        passed, failed = night(parts(arguments, kept), lambda command: subprocess.call(command, cwd=ROOT))
     except KeyboardInterrupt:
         return 130
     if failed:
         print(f"of the night these failed: {', '.join(failed)}")
         return 1
+    shutil.rmtree(KEPT, ignore_errors=True)
     minutes = sum(passed.values()) / 60
-    print(f"the night passed: {len(passed)} parts in {minutes:.0f} min, tree {of or 'with changes'}")
+    print(f"the night passed: {len(passed)} parts, {minutes:.0f} min{'' if kept else ', with changes'}")
     return 0
 
 

@@ -48,6 +48,14 @@ def assert_as_the_log_says(laboratory: Any) -> dict[str, int]:
     return dict(zip(CAUSES, counts, strict=True))
 
 
+def wait_counted(laboratory: Any) -> None:
+    """Return when what was followed has counted, too: changes wait until all partitions are read that far."""
+    deadline = time.monotonic() + PATIENCE
+    while found := broken(laboratory.query, laboratory.settings.clickhouse.database, at_rest=True):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.3)
+
+
 def test_agents_killed_at_random_and_a_second_fleet_agent(
     log: list[EventsRecord],
     broker: EmbeddedBroker,
@@ -79,6 +87,7 @@ def test_agents_killed_at_random_and_a_second_fleet_agent(
     assert not producing.is_alive(), f"not done after {PATIENCE:g} s"
     laboratory.wait_applied(len(log))
     laboratory.wait_followed()
+    wait_counted(laboratory)
     assert replica.end() == fleet.end() == 0
     causes = assert_as_the_log_says(laboratory)
     never = ("promoted", "transferred", "generated", "unknown")
@@ -102,6 +111,7 @@ def test_a_worker_of_both_agents_and_a_broker_killed(
     worker = laboratory.worker()
     laboratory.wait_applied(len(log))
     laboratory.wait_followed()
+    wait_counted(laboratory)
     assert worker.end() == 0
     assert assert_as_the_log_says(laboratory)["peer"]
 
