@@ -139,7 +139,7 @@ def what_a_base_includes_counts_again() -> None:
 
     def loaded(self: Any, latest: Any) -> None:
         load(self, latest)
-        self._included.clear()
+        self._committed._included.clear()
 
     pipeline.residency.partition.PartitionState.load = loaded  # type: ignore[method-assign]
 
