@@ -42,7 +42,7 @@ def test_second_copies_count_from_the_first_removal_on_that_proves_them(seed: in
     index = IndexedPartition(0, settings, Sources())
     told: set[int] = set()
     proofs = 0
-    for offset in range(50):
+    for offset in range(100):
         said = engine.record()
         lived.apply(said)
         moved.apply(said)
