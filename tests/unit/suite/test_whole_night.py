@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.suite import whole_night
 from tests.support.suite.changed import ELSEWHERE, is_below
 from tests.support.suite.whole_night import CASES, NO_TESTS, Part, kept_here, night, notes_of, parts
 
@@ -55,6 +56,22 @@ def test_where_nothing_is_kept_everything_runs_and_no_tests_are_a_failure() -> N
         assert run.ran == ["one", "two", "three"]
 
 
+def test_the_night_after_one_that_passed_is_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "night"
+    run = Runs(interrupted="three")
+    monkeypatch.setattr(whole_night, "KEPT", kept)
+    monkeypatch.setattr(whole_night, "kept_here", dict)
+    monkeypatch.setattr(whole_night, "parts", lambda arguments, notes: three(kept))
+    monkeypatch.setattr(subprocess, "call", lambda command, cwd: run(command))
+    assert (whole_night.main(), run.ran) == (130, ["one", "two", "three"])
+    assert kept.exists()
+    run = Runs()
+    assert (whole_night.main(), run.ran) == (0, ["three"])
+    assert not kept.exists()
+
+
 FILES = {
     "pipeline/a.py": "1",
     "tests/conftest.py": "2",
@@ -89,6 +106,7 @@ def test_a_change_to_the_tests_of_a_room_is_one_to_it_and_to_who_imports_it() ->
 
 def test_each_part_has_notes_of_its_own(tmp_path: Path) -> None:
     named = parts(["-n", "2"], notes_of(FILES, tmp_path, lambda path: ""))
+    assert [*named] == [*CASES, "faults", "fuzz", "simulate", "test-fleet"]
     assert len({part.notes for part in named.values()}) == len(named)
     assert all(part.notes is None for part in parts([], {}).values())
     assert kept_here().keys() in (set(), {part.room for part in named.values()})
