@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from pipeline.clickhouse.sql_files import DIRECTORY, migrations, split, view_texts
-from pipeline.clickhouse.views import for_readers
+from pipeline.clickhouse.views import IN_UTC, for_readers
 
 RECORDED = "views/"
 """What the names of views begin with in the record of what was applied."""
@@ -39,7 +39,11 @@ class View:
 def views(directory: Path = DIRECTORY) -> list[View]:
     """Return all views, those that others ask before these."""
     tables = "".join(migration.sha256 for migration in migrations(directory))
-    return in_order(dict(_made(view_texts(directory))), tables)
+    texts = dict(_made(view_texts(directory)))
+    asked = {name for text in texts.values() for name in _NAMED.findall(text[text.index(" AS") :])}
+    # Of a view that no other one asks there is only the one for readers.
+    kept = {name: text for name, text in texts.items() if name in asked or not name.endswith(IN_UTC)}
+    return in_order(kept, tables)
 
 
 def in_order(texts: Mapping[str, str], tables: str) -> list[View]:

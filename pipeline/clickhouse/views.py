@@ -1,17 +1,20 @@
 """Views as readers meet them: the same answer in any session, whatever its zone and its profile. Pure.
 
 ClickHouse hands an argument of a view over as text, and a DateTime has lost its zone in it: `now()` is the
-clock of the session. So a view with times is two. The one that readers name takes them as text, finds out
-which moments they are, and asks the other one, `…_in_utc`, which has the text of the file. In there
-views name each other by that name, and hand over text in UTC.
+clock of the session. So a view with times is two. The one that readers name takes them as text, and finds
+out which moments they are. The other one, `…_in_utc`, is given moments: by it views name each other, and
+hand over text in UTC. Both have the text of the file: a view around the other would be planned twice.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 IN_UTC = "_in_utc"
 """Ends the name of the view that is given moments."""
+_READ_AS = "_moment"
+"""Ends the name by which a view that reads times calls one."""
 
 INNER = ("_windows", "_of_both")
 """What the names of views end with that only other views ask: no reader's times have to be read for them."""
@@ -39,6 +42,7 @@ _PARAMETER = re.compile(r"\{(\w+):([^{}]+)\}")
 _MOMENT = "DateTime('UTC')"
 _ASKED = re.compile(r"(\{database\}\.\w+)(?=\()")
 _SETTINGS = re.compile(r"\nSETTINGS ([^\n]+)\s*\Z")
+_BEGINS_WITH = re.compile(r"\s*(?:--[^\n]*\n\s*)*WITH\s")
 
 _READ = """(
     WITH
@@ -74,24 +78,28 @@ def for_readers(statement: str) -> list[str]:
     found = _VIEW.search(statement)
     if found is None:
         return [statement]
-    inner = _with_settings(_ASKED.sub(rf"\1{IN_UTC}", statement))
-    parameters = dict(_PARAMETER.findall(statement[found.end() :]))
-    if _MOMENT not in parameters.values():
-        return [inner]
-    inner = _VIEW.sub(rf"\g<verb>{IN_UTC} AS", inner)
-    if found["name"].endswith(INNER):
-        return [inner]
-    arguments = ",\n    ".join(
-        f"{name} = {_moment(name) if kind == _MOMENT else f'{{{name}:{kind}}}'}"
-        for name, kind in parameters.items()
-    )
-    outer = f"{found['verb']} AS\nSELECT *\nFROM {{database}}.{found['name']}{IN_UTC}(\n    {arguments}\n)"
-    return [inner, _with_settings(outer)]
+    statement = _with_settings(_ASKED.sub(rf"\1{IN_UTC}", statement))
+    parameters = _PARAMETER.findall(statement[found.end() :])
+    moments = [name for name, kind in dict(parameters).items() if kind == _MOMENT]
+    if not moments:
+        return [statement]
+    given = _VIEW.sub(rf"\g<verb>{IN_UTC} AS", statement)
+    return [given] if found["name"].endswith(INNER) else [given, _reading(statement, moments)]
 
 
-def _moment(name: str) -> str:
-    said = {reason: text.format(name=name) + _ADVICE for reason, text in _REFUSED.items()}
-    return _READ.format(name=name, **said)
+def _reading(statement: str, moments: Iterable[str]) -> str:
+    """Return the statement of a view that is given text for these parameters."""
+    found = _VIEW.search(statement)
+    assert found is not None
+    before, text = statement[: found.end()], statement[found.end() :]
+    reads = []
+    for name in moments:
+        said = {reason: words.format(name=name) + _ADVICE for reason, words in _REFUSED.items()}
+        reads.append(f"toDateTime({_READ.format(name=name, **said)}, 'UTC') AS {name}{_READ_AS}")
+        text = text.replace(f"{{{name}:{_MOMENT}}}", f"{name}{_READ_AS}")
+    if (own := _BEGINS_WITH.match(text)) is not None:
+        text = f",{text[own.end() - 1 :]}"
+    return f"{before}\nWITH\n{', '.join(reads)}{text}"
 
 
 def _with_settings(statement: str) -> str:
