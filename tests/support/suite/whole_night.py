@@ -47,8 +47,6 @@ class Part(NamedTuple):
     """Something that a night runs."""
 
     command: Sequence[str]
-    room: str
-    """Where its tests are."""
     notes: Path | None
     """Where it is noted what of it passed; None where nothing is kept."""
     by_case: bool = False
@@ -62,10 +60,10 @@ def parts(arguments: Sequence[str], kept: Mapping[str, Path]) -> dict[str, Part]
     for room in CASES:
         notes = kept.get(room)
         resume = [f"--resume={notes}"] if notes is not None else []
-        found[room] = Part([*runner, *resume, room], room, notes, by_case=True)
+        found[room] = Part([*runner, *resume, room], notes, by_case=True)
     for name, (room, given) in TARGETS.items():
         notes = kept[room].with_name(f"{kept[room].name}-{name}") if room in kept else None
-        found[name] = Part([*make, name, f"ARGS={given}"], room, notes)
+        found[name] = Part([*make, name, f"ARGS={given}"], notes)
     return found
 
 
@@ -94,14 +92,14 @@ def notes_of(files: Mapping[str, str], directory: Path, read: Callable[[str], st
     return found
 
 
-def kept_here(directory: Path = KEPT) -> dict[str, Path]:
+def kept_here() -> dict[str, Path]:
     """Return the notes of this checkout's rooms; none where it is not as it was committed."""
     git = ["git", "-C", str(ROOT)]
     if subprocess.run([*git, "status", "--porcelain"], check=True, capture_output=True).stdout:
         return {}
     listed = subprocess.run([*git, "ls-tree", "-r", "HEAD"], check=True, capture_output=True, text=True)
     files = {path: about for about, _, path in (line.partition("\t") for line in listed.stdout.splitlines())}
-    return notes_of(files, directory, lambda path: (ROOT / path).read_text())
+    return notes_of(files, KEPT, lambda path: (ROOT / path).read_text())
 
 
 def passed_in(part: Part) -> float | None:

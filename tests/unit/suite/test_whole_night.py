@@ -12,7 +12,7 @@ import pytest
 from tests.support.checkout import ROOT
 from tests.support.suite import whole_night
 from tests.support.suite.changed import ELSEWHERE, is_below
-from tests.support.suite.whole_night import CASES, NO_TESTS, Part, kept_here, night, notes_of, parts
+from tests.support.suite.whole_night import CASES, NO_TESTS, ROOMS, Part, kept_here, night, notes_of, parts
 
 
 class Runs:
@@ -31,9 +31,7 @@ class Runs:
 
 def three(directory: Path | None) -> dict[str, Part]:
     return {
-        name: Part(
-            [name], f"tests/{name}", None if directory is None else directory / name, by_case=name == "two"
-        )
+        name: Part([name], None if directory is None else directory / name, by_case=name == "two")
         for name in ("one", "two", "three")
     }
 
@@ -109,7 +107,7 @@ def test_each_part_has_notes_of_its_own(tmp_path: Path) -> None:
     assert [*named] == [*CASES, "faults", "fuzz", "simulate", "test-fleet"]
     assert len({part.notes for part in named.values()}) == len(named)
     assert all(part.notes is None for part in parts([], {}).values())
-    assert kept_here().keys() in (set(), {part.room for part in named.values()})
+    assert kept_here().keys() in (set(), ROOMS)
 
 
 def test_each_test_is_of_one_part() -> None:
