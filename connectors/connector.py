@@ -31,9 +31,9 @@ from schemas import metrics
 from schemas.settings import Settings, shard_numbers
 
 POSITIONS_STOP_SECONDS = 0.6
-"""A stop that ran out of time takes this much more for the positions of what it has published."""
+"""Extra time of a stop that has run out of it, for writing the positions of what was published."""
 CLOSING_SECONDS = 0.3
-"""And this much for its connections: what was not written by then is given up."""
+"""Extra time for closing connections: what was not written by then is given up."""
 
 Streams = MutableMapping[SourceKey, Counted]
 
@@ -47,9 +47,9 @@ async def run(
 ) -> None:
     """Read the sources of the settings until `stop` is set, then publish what was received and return.
 
-    It waits for a broker, topics and rights that are not there yet. The replicas of `file` are followed when
-    it changes. Raises at the start ReplicaInvalid, LoginRefused, CertificateUnreadable, PortUnavailable,
-    DescriptorsExhausted, KeyUnusable, later EndpointRefused; each says in one line what to do.
+    Waits for a broker, topics and rights that do not exist yet, and follows the replicas of `file`.
+    Raises ReplicaInvalid, LoginRefused, CertificateUnreadable, PortUnavailable, DescriptorsExhausted and
+    KeyUnusable at the start, EndpointRefused later; each says in one line what to do.
     """
     keep_zstd_contexts()
     connector = Connector(settings, file)
@@ -81,7 +81,7 @@ class Connector:
         )
 
     def _lmcache(self, settings: Settings) -> tuple[Servers, TopicReader | None, Door | None]:
-        """Return what reads LMCache's servers, where this connector is the one that does."""
+        """Return what receives LMCache's reports; only shard 0 has a topic reader and a door."""
         servers = Servers(
             settings,
             self._publisher,
@@ -141,7 +141,7 @@ class Connector:
             await self._door.start()
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        """Wait for `stop`; raises what ended a part that should have run."""
+        """Wait for `stop`; raise the error of a part that ends before it."""
         self._telemetry.started(len(self._reading.streams), self._publisher.topic)
         stopped = asyncio.create_task(stop.wait())
         running = [*self._reading.tasks, *self._servers.tasks, *self._publisher.tasks]
@@ -156,13 +156,13 @@ class Connector:
                 task.result()
 
     async def stop(self, within: Callable[[float], float]) -> None:
-        """Publish what was received, within the drain budget, then let go of everything.
+        """Publish what was received, within the drain budget, then release everything.
 
-        `within` makes of the time that it may take by its settings what it may take now.
+        `within` returns, for the time that the settings allow, how long a stop may take now.
         """
         closing = POSITIONS_STOP_SECONDS + CLOSING_SECONDS
         deadline = time.monotonic() + max(0.0, within(self._settings.drain_seconds + closing) - closing)
-        # Requests that come slowly may not take the time that is left for Kafka.
+        # In parallel, so that slow requests do not use up the time that Kafka needs.
         await asyncio.gather(self._stop_reports(), self._stop_reading(deadline))
         abandoned = await self._publisher.drain(max(0.0, deadline - time.monotonic()))
         await self._positions.write(max(POSITIONS_STOP_SECONDS, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""From the sockets to the streams: whose messages these are, and what comes of them."""
+"""From the sockets to the streams: finds the stream of each message, and publishes what follows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from schemas.settings import Connector
 
 
 class Dealing:
-    """Gives what engines sent to the streams of their sources, and publishes what is due of these."""
+    """Feeds received messages to the streams of their sources, and publishes the records that these close."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class Dealing:
         publish: Callable[[Iterable[EventsRecord]], None],
         ended: Callable[[SourceKey], None],
     ) -> None:
-        """`ended` is called after the last message of a source that the subscriber let go.
+        """`ended` is called after the last message of a source that the subscriber has removed.
 
         Raises KeyUnusable.
         """
         self._settings = settings
         self.forwarding = Forwarding.of(settings)
         self.scans = False
-        """Whether messages are scanned by compiled code, which has been loaded then."""
+        """Whether compiled code scans messages; set once it is loaded."""
         self._streams = streams
         self._gathered = gathered
         self._subscriber = subscriber
@@ -51,19 +51,19 @@ class Dealing:
         self._pending = PendingPeers()
 
     def begun(self, stream: SourceStream) -> None:
-        """Feed a stream that is new what its engine sent before it was read."""
+        """Feed a new stream the messages that its engine sent before reading began."""
         began = time.thread_time()
         for received in self._pending.take(stream.source.key):
             self._feed(stream, received)
         stream.counts.seconds += time.thread_time() - began
 
     def release_pending(self, expected: Collection[SourceKey]) -> None:
-        """Let go of messages of engines that connected but are not to be read after all."""
+        """Release the messages of engines that connected but will not be read after all."""
         for received in self._pending.take_others(expected):
             self._subscriber.release(received.size)
 
     def deal(self, portions: Sequence[Received]) -> Iterator[float]:
-        """Feed portions to their streams, and records to the publisher; yield the seconds of each."""
+        """Feed portions to their streams, and publish the records; yield the seconds that each one took."""
         worked = time.thread_time()
         streams = [self._stream_of(received) for received in portions]
         scanned: Sequence[Scanned | None] = [None] * len(portions)
@@ -92,14 +92,14 @@ class Dealing:
             seconds = now - worked + seconds_a_byte * received.size
             worked = now
             if slot is not None:
-                # Its stream would take what is there, to count it.
+                # Reading `counts` would make the stream take what is gathered in its slot.
                 self._gathered.charge(slot, seconds)
             elif stream is not None:
                 stream.counts.seconds += seconds
             yield seconds
 
     def gather(self, together: Together, waiting: Container[Key]) -> tuple[list[Received], float]:
-        """Gather what is simply the next of each source; return the rest and the seconds that this took."""
+        """Gather messages that are just the next of their source; return the rest and the seconds taken."""
         began = time.thread_time()
         others, slots, sizes = gathered_together(
             [None if source in waiting else source for source in together.sources],
@@ -130,7 +130,7 @@ class Dealing:
         return rest, time.thread_time() - began
 
     def _stream_of(self, received: Received) -> SourceStream | None:
-        """Return whose messages these are; None where they are for nobody now, or the last of a source."""
+        """Return the stream of the messages; None if they are refused, kept for later, or end a source."""
         if not isinstance(received.source, Peer):
             return None if received.last else self._streams[received.source]
         source = self._follower.source_of(received.source, len(received.messages), received.received_at)

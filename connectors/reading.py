@@ -1,4 +1,4 @@
-"""From the engines to the publisher: sources that come and go, and the way of their messages."""
+"""From the engines to the publisher: adds and removes sources, and connects the parts that read them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from schemas.reasons import ClosedReason
 from schemas.settings import Connector, Settings
 
 MIN_TICK_SECONDS = 0.005
-"""Runs are looked at for their age this often at most."""
+"""Shortest pause between two looks for runs that are due."""
 REST_SHARE = 1 / 5
-"""Part of the linger that messages may wait in their sockets before that: many come in one go."""
+"""Share of the linger for which messages may first wait in their sockets, so that many are read at once."""
 LOOK_SECONDS = 1.0
-"""Sources are looked at for what they miss, and for silence, this often."""
+"""How often sources are checked for missing batches and for silence."""
 STOP_SHARE = 0.25
-"""Part of the drain budget for taking what the sockets hold; the rest is for Kafka's acknowledgements."""
+"""Share of the drain budget for reading what the sockets hold; the rest is for Kafka's acknowledgements."""
 
 
 def _subscriber(settings: Connector, telemetry: Telemetry) -> Subscriber:
@@ -55,7 +55,7 @@ def _subscriber(settings: Connector, telemetry: Telemetry) -> Subscriber:
 
 
 class Reading:
-    """Reads the sources that discovery wants, from `begin` to `stop`, and publishes what comes of them."""
+    """Reads the sources that discovery wants, from `begin` to `stop`, and publishes their records."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Reading:
         self._reporter: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to receive, when publisher and positions have started."""
+        """Begin to receive; publisher and positions must have started."""
         self.subscriber.start()
         self._pumping = asyncio.create_task(self._pump.run(), name="pump")
         self._ticker = asyncio.create_task(self._tick(), name="ticker")
@@ -135,13 +135,13 @@ class Reading:
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What runs until the stop; a task that ends before has failed."""
+        """The tasks that run until the stop; one that ends earlier has failed."""
         asking = (self._replay_requests.task, self._scraper.task)
         tasks = (self._pumping, self._ticker, self._reporter, *asking, self._following)
         return [task for task in tasks if task is not None]
 
     async def stop(self, deadline: float) -> None:
-        """Take what the sockets hold and hand all of it to the publisher, until `deadline` (monotonic)."""
+        """Read what the sockets hold and hand all of it to the publisher, until `deadline` (monotonic)."""
         await ended(self._following)
         await self._scraper.stop()
         await self._replay_requests.stop()
@@ -155,7 +155,7 @@ class Reading:
         await ended(self._ticker, self._reporter)
         if self._warming is not None:
             self._warming.cancel()
-        # The engines live on: whoever reads them next goes on where the log ends.
+        # Sessions are not closed: the engines live on, and the next connector continues where the log ends.
         for stream in self.streams.values():
             self._publish(stream.flush())
 
@@ -167,7 +167,7 @@ class Reading:
     async def add(self, sources: Sequence[Source]) -> None:
         """Begin to read sources, each where the log ends.
 
-        Raises SourcesNotAdded, and then adds none.
+        Raises SourcesNotAdded, in which case it adds none.
         """
         require(len(self.streams) + len(sources))
         positions = await self._positions.resume(sources)
@@ -180,7 +180,7 @@ class Reading:
             )
 
     def _add(self, source: Source, position: StoredPosition, *, restarted: bool) -> None:
-        """`restarted` says that the position is of a former session of the engine."""
+        """`restarted`: the position is of an earlier session of the engine."""
         slot = self._slots[source.key] = self._gathered.add(source.key)
         self.streams[source.key] = SourceStream(
             source,
@@ -203,7 +203,7 @@ class Reading:
         self._dealing.begun(self.streams[source.key])
 
     async def remove(self, sources: Collection[SourceKey], reason: ClosedReason) -> None:
-        """Stop reading sources; returns when all that was received of them is in their closed streams."""
+        """Stop reading sources; return when their streams have all that was received, and are closed."""
         ending = []
         for key in sources:
             if self._follower.peer(key) is None:
@@ -224,14 +224,14 @@ class Reading:
             self._scraper.remove(key[0])
 
     def _ended(self, key: SourceKey) -> None:
-        """End a source of which the subscriber has handed over the last message."""
+        """End a source whose last message the subscriber has handed over."""
         done, reason = self._ending.pop(key)
         self._end(key, reason)
         if not done.done():
             done.set_result(None)
 
     def readdress(self, source: Source) -> None:
-        """Go on reading a source whose replay endpoint, metrics page or role is another."""
+        """Continue reading a source whose replay endpoint, metrics page or role has changed."""
         self.streams[source.key].readdress(source)
         if source.metrics_url is None:
             self._scraper.remove(source.replica)
@@ -239,27 +239,27 @@ class Reading:
             self._scraper.add(source.replica, source.metrics_url)
 
     def overtaken(self, source: SourceKey, by: StoredPosition) -> None:
-        """Go on with the later incarnation that another connector has published."""
+        """Continue with the later incarnation that another connector has published."""
         if (stream := self.streams.get(source)) is not None:
             self._publish(stream.overtaken(by))
 
     def release_pending(self, expected: Collection[SourceKey]) -> None:
-        """Let go of messages of engines that connected but are not to be read after all."""
+        """Release the messages of engines that connected but will not be read after all."""
         self._dealing.release_pending(expected)
 
     def connected(self, source: SourceKey) -> bool:
-        """Tell whether the event stream of a source is connected, as of the last second."""
+        """Return whether the event stream of a source is connected, as of the last second."""
         return self.subscriber.connected(self._follower.peer(source) or source)
 
     def silent(self, source: SourceKey) -> bool:
-        """Tell whether a source is neither connected nor was heard for `connector.silent_seconds`."""
+        """Return whether a source is not connected and sent nothing for `connector.silent_seconds`."""
         stream = self.streams.get(source)
         if stream is None or self.connected(source):
             return False
         return time.time() - stream.counts.last_received_at > self._settings.silent_seconds
 
     async def _warm_up(self) -> None:
-        """Load what was compiled before, or compile it; until then the slow way is taken."""
+        """Load the compiled code, or compile it; until then messages are decoded the slow way."""
         try:
             receiver = await aside(warm_up if self._scans_bundles else warm_up_scanner)
         except Exception as error:  # whatever the compiler finds wrong with this machine
@@ -290,15 +290,15 @@ class Reading:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if self._publisher.full or self.subscriber.behind:
-                # A source may seem idle because its batches wait for us. A replay that was asked for now
-                # could begin behind these, and they would come late.
+                # A source may seem idle because its batches wait for us. A replay requested now could begin
+                # behind them, and they would then come too late.
                 continue
             now = time.time()
-            # Those that wait for their turn may seem idle as well.
+            # Sources whose messages wait for their turn may seem idle as well.
             streams = {key: stream for key, stream in self.streams.items() if not self._behind(key)}
             for key, stream in streams.items():
                 self._publish(stream.look(now, connected=self.connected(key)))
-            # Nothing older comes of a source reported as connected, so what it misses has to come first.
+            # Once a source is reported as connected nothing older may follow: missing batches come first.
             soon = now - IDLE_SECONDS + LOOK_SECONDS
             heard = [
                 (key, max(stream.counts.last_received_at, 0.0 if stream.settled else soon))
@@ -324,7 +324,7 @@ class Reading:
     def _note_counters(self, replica: str, dp_rank: int, counters: EngineCounters) -> None:
         stream = self.streams.get((replica, dp_rank))
         if self._publisher.full:
-            # The pump waits now, but scrapes would go on filling memory.
+            # The pump waits now, but scrapes would keep filling memory.
             self._telemetry.counters_skipped(replica)
         elif stream is not None:
             self._publish(stream.note(counters, time.time()))

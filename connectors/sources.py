@@ -1,4 +1,4 @@
-"""What an event stream is called, where it is, and who publishes it."""
+"""Sources: how event streams are named, where they are, and who publishes them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Source:
     role: str = ""
     """As in `schemas.settings.Role`."""
     life: str = ""
-    """What the engine's session is called, such as the UID of its pod; empty where nobody says."""
+    """Name of the engine session from outside, such as the UID of its pod; empty where there is none."""
     place: tuple[str, str, str] | None = None
-    """As in its position."""
+    """As in `PositionRecord`."""
 
     @property
     def key(self) -> SourceKey:
@@ -47,11 +47,11 @@ class Listening:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who publishes under one topic on a listening endpoint."""
+    """The publisher of one topic on a listening endpoint."""
 
     listening: Listening
     topic: bytes
 
 
 class SourcesNotAdded(OperatorError):
-    """Sources cannot be read now; it may be tried again."""
+    """Sources cannot be read now; adding them may be tried again."""

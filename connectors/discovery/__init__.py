@@ -1,1 +1,1 @@
-"""Which sources to read: from settings, names, and engines that connect."""
+"""Which sources to read: from settings, DNS names, pods, and engines that connect."""

@@ -14,22 +14,22 @@ from schemas.settings import hash_domain, rank_endpoint
 
 TopicReason = Literal[
     "not_a_kv_topic",  # other than kv@<pod>@<model>
-    "bad_pod",  # no host name or address, perhaps with a port
+    "bad_pod",  # not a host name or address, with or without a port
     "bad_model",  # empty, longer than 200 characters, or unprintable
     "replica_id_taken",  # a replica of that id is configured, or connects elsewhere
     "too_many_replicas",  # beyond `max_replicas` of the endpoint
-    "pod_disputed",  # engines of different models go by one pod's name
+    "pod_disputed",  # engines of different models use one pod's name
 ]
 
 DISPUTE_SECONDS = 10.0
-"""A pod may come with another topic when it was not heard under the former one for so long."""
+"""A pod may change its topic once nothing was heard under the former one for so long."""
 MAX_NAME = 200
 _POD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,190}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\]")
 _PORT = re.compile(r":[0-9]{1,5}")
 
 
 class TopicRefused(DataError):
-    """No replica can come of a topic."""
+    """A topic that does not name a replica to be read."""
 
     topic: bytes
     reason: TopicReason
@@ -44,10 +44,10 @@ class _Bound:
 
 
 class BoundReplicas:
-    """The sources that engines have made by connecting, from the first message of each to its `leave`."""
+    """The sources of engines that connect to us, from the first message of each to its `leave`."""
 
     def __init__(self, endpoints: Iterable[BoundEndpoint], taken: Callable[[str], bool]) -> None:
-        """`taken` says whether a replica id belongs to somebody else."""
+        """`taken` returns whether another origin has a replica id."""
         self._taken = taken
         self._endpoints: dict[Listening, BoundEndpoint] = {
             Listening(rank_endpoint(endpoint.endpoint, rank), rank): endpoint
@@ -98,7 +98,7 @@ class BoundReplicas:
         return source
 
     def leave(self, source: SourceKey) -> None:
-        """Forget a source; the next message of its engine makes it anew."""
+        """Forget a source; the next message of its engine creates it again."""
         if self._bound.pop(source, None) is not None:
             self.version += 1
         if not any(replica == source[0] for replica, _ in self._bound):
@@ -125,7 +125,7 @@ def _source(key: SourceKey, model: str, endpoint: BoundEndpoint, peer: Peer) -> 
 
 
 def is_model_name(text: str) -> bool:
-    """Tell whether a text that somebody else calls a model by can be its name."""
+    """Return whether a text from outside can be the name of a model."""
     return 0 < len(text) <= MAX_NAME and text.isprintable()
 
 

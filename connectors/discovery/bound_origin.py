@@ -1,4 +1,4 @@
-"""Engines that connect to us, as an origin: they come with their first message and leave by silence."""
+"""Engines that connect to us, as an origin: they appear with their first message, and leave when silent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.sources import Listening, Peer, Source, SourceKey
 from schemas.discovery_settings import BoundEndpoint
 
 SILENCE_SECONDS = 1.0
-"""Which of the engines have gone is looked up this often."""
+"""How often to look for engines that have gone."""
 
 
 class BoundTelemetry(Protocol):
@@ -21,7 +21,7 @@ class BoundTelemetry(Protocol):
 
 
 class BoundOrigin:
-    """The replicas of `discovery.bind`. An engine that connects has chosen its connector, not the shard."""
+    """The replicas of `discovery.bind`. An engine chooses its connector by connecting, whatever the shard."""
 
     name = "discovery.bind"
     sharded = False
@@ -34,7 +34,7 @@ class BoundOrigin:
         silent: Callable[[SourceKey], bool],
         telemetry: BoundTelemetry,
     ) -> None:
-        """`taken` says whether another origin has a replica id, `silent` whether a source has gone."""
+        """`taken` returns whether another origin has a replica id, `silent` whether a source has gone."""
         self._replicas = BoundReplicas(endpoints, taken)
         self._silent = silent
         self._telemetry = telemetry
@@ -66,10 +66,10 @@ class BoundOrigin:
         return self._replicas.peer(source)
 
     async def begin(self) -> None:
-        """Nobody has connected yet."""
+        """Do nothing: nobody has connected yet."""
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Let go of engines that are silent; `source_of` adds those that come."""
+        """Remove engines that are silent; `source_of` adds new ones."""
         while True:
             await asyncio.sleep(SILENCE_SECONDS)
             before = self.version

@@ -29,7 +29,7 @@ class DnsTelemetry(AbsenceTelemetry, Protocol):
 
 
 class NameUnresolved(Exception):
-    """A name has no address that we could learn."""
+    """A name could not be resolved."""
 
 
 Resolve = Callable[[str, str], Awaitable[Sequence[str]]]
@@ -37,14 +37,14 @@ Resolve = Callable[[str, str], Awaitable[Sequence[str]]]
 
 
 class Addresses:
-    """The addresses of a name. One that answers no longer mention stays for some answers."""
+    """The addresses of a name. One that answers lack stays until `misses` of them in a row do."""
 
     def __init__(self, misses: int) -> None:
         self._misses = misses
         self._missed: dict[str, int] = {}
 
     def answered(self, addresses: Iterable[str]) -> list[str]:
-        """Take an answer; return the addresses that count now, in a stable order."""
+        """Apply an answer; return the addresses that count now, in a stable order."""
         found = set(addresses)
         missed = {address: times + 1 for address, times in self._missed.items() if address not in found}
         kept = {address: times for address, times in missed.items() if times < self._misses}
@@ -91,8 +91,8 @@ async def resolve(name: str, family: str) -> list[str]:
 class NameWatch:
     """The replicas behind a name, as an origin: it is resolved again and again.
 
-    An answer that does not come in time is waited for in the next round, so that a resolver which hangs
-    holds one thread and not one for each round.
+    An answer that does not come in time is waited for in the next round, so that a resolver that hangs
+    occupies one thread and not one for each round.
     """
 
     sharded = True

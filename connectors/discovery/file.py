@@ -1,4 +1,4 @@
-"""Watch the settings file: replicas that it lists are read while the connector runs."""
+"""Watches the settings file: changes to its replicas take effect while the connector runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from connectors.sources import Source
 from schemas.settings import Settings
 
 POLL_SECONDS = 2.0
-"""Changed `[[replicas]]` count once two readings agree."""
+"""Between two readings of the file. Changed `[[replicas]]` count once two of them agree."""
 
 
 class SettingsUnreadable(Exception):
@@ -45,11 +45,11 @@ class SettingsFile:
 
 
 class FileWatch:
-    """The replicas of a settings file, as an origin: read anew each time that its content has changed.
+    """The replicas of a settings file, as an origin: read again whenever its content has changed.
 
-    A content counts when two polls in a row find it, so that half a file, as an editor may leave for
-    a moment, does not remove the replicas of the other half. One that lacks most of the replicas has to stay
-    so for longer (`Presence`). A missing or wrong file is reported once and changes nothing.
+    New content counts when two polls in a row find it, so that half a file, as an editor may leave for a
+    moment, does not remove the replicas of the other half. If it lacks most of the replicas, it has to stay
+    for longer (`Presence`). A missing or wrong file is reported once and changes nothing.
     """
 
     name = "replicas"
@@ -67,7 +67,7 @@ class FileWatch:
         self._presence = Presence(self.name, telemetry)
 
     def poll(self) -> list[Source] | None:
-        """Return the sources if they are to be taken over now; blocks while it reads the file."""
+        """Return the sources if new content counts from now on; block while reading the file."""
         try:
             digest = self._file.digest()
         except SettingsUnreadable as error:
@@ -93,7 +93,7 @@ class FileWatch:
         return sources
 
     async def begin(self) -> None:
-        """Take the replicas of the settings that the connector runs with. Raises ReplicaInvalid."""
+        """Begin with the replicas of the settings that the connector runs with. Raises ReplicaInvalid."""
         self.sources = self._presence.begin(list_sources(self._settings.replicas))
 
     async def follow(self, changed: Callable[[], None]) -> None:
@@ -104,7 +104,7 @@ class FileWatch:
             await asyncio.sleep(POLL_SECONDS)
 
     def take(self, polled: list[Source] | None, now: float, changed: Callable[[], None]) -> None:
-        """Take what a poll returned, and call `changed` if other sources may count by that."""
+        """Apply what a poll returned, and call `changed` if other sources may count now."""
         if polled is not None:
             self.sources = self._presence.answered(polled, now)
             changed()

@@ -1,4 +1,4 @@
-"""Keep the sources of a running connector those that settings, names and connecting engines give."""
+"""Keeps the sources that a running connector reads in line with those that the origins want."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from schemas.reasons import ClosedReason
 from schemas.settings import Settings
 
 GATHER_SECONDS = 0.05
-"""Changes that come together are carried out together."""
+"""Changes within this time are carried out together."""
 RETRY_SECONDS = 2.0
 
 
@@ -27,7 +27,7 @@ class Reader(Protocol):
     @property
     def sources(self) -> Mapping[SourceKey, Source]: ...
     async def add(self, sources: Sequence[Source]) -> None:
-        """Raises SourcesNotAdded, and then adds none."""
+        """Begin to read sources. Raises SourcesNotAdded, in which case it adds none."""
 
     async def remove(self, sources: Collection[SourceKey], reason: ClosedReason) -> None: ...
     def readdress(self, source: Source) -> None: ...
@@ -57,7 +57,7 @@ class Follower:
         reader: Reader,
         telemetry: FollowTelemetry,
     ) -> None:
-        """`file` is looked at again and again, if there is one."""
+        """`file` is watched for changes, if there is one."""
         self._reader = reader
         self._telemetry = telemetry
         self._shard = Shard.of(settings.connector.shard)
@@ -83,7 +83,7 @@ class Follower:
         await self._carry_out()
 
     async def follow(self) -> None:
-        """Follow all origins, for ever; raises what ends one of them."""
+        """Follow all origins, for ever; raise the error that ends one of them."""
         following = [origin.follow(partial(self._take, origin)) for origin in self._origins]
         tasks = [asyncio.create_task(part) for part in (self._keep(), *following)]
         try:
@@ -141,7 +141,7 @@ class Follower:
         if changes.added:
             await self._reader.add(changes.added)
         if not self._changed.is_set():
-            # Otherwise there are sources wanted by now that this round did not know.
+            # Otherwise sources may be wanted by now that this round did not know.
             self._reader.release_pending(wanted)
         if changes:
             self._telemetry.sources_changed(

@@ -16,7 +16,7 @@ from schemas.settings import Settings
 
 
 class Origin(Protocol):
-    """A part of the settings that says, itself or by what it leads to, which sources are to be read."""
+    """A part of the settings that says, directly or by where it points, which sources are to be read."""
 
     name: str
     """What the settings call it; unique."""

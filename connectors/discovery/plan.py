@@ -1,4 +1,4 @@
-"""Compute which sources to remove, add or readdress. No IO."""
+"""Computes which sources to remove, add or readdress. No IO."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Clash:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Applied in this order; a source to be reopened is in `removed` or `restarted`, and in `added`."""
+    """To be applied in this order; a source to be reopened is in `removed` or `restarted`, and in `added`."""
 
     removed: tuple[Source, ...]
     restarted: tuple[Source, ...]
-    """Their engines began a new session, as whoever runs them says."""
+    """Their engines began a new session, as the origin reports."""
     added: tuple[Source, ...]
     readdressed: tuple[Source, ...]
-    """Go on as they are; only their replay endpoint, metrics page or role is another."""
+    """Sources that continue: only their replay endpoint, metrics page or role has changed."""
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.restarted or self.added or self.readdressed)
 
 
 def merge(origins: Mapping[str, Sequence[Source]]) -> tuple[dict[SourceKey, Source], list[Clash]]:
-    """Return the sources of all origins together, and the replicas left out because an earlier one has them.
+    """Return the sources of all origins, and the replicas left out because an earlier origin has them.
 
     Sources of one origin may share an endpoint, as those that come through a listening socket do.
     """

@@ -10,7 +10,7 @@ from connectors.sources import Source
 
 
 class AbsenceTelemetry(Protocol):
-    """Where it reports what is not believed."""
+    """Where answers that are not believed are reported."""
 
     def absence_doubted(self, origin: str, known: int, found: int) -> None: ...
 
@@ -24,14 +24,14 @@ class Presence:
         self._said: list[Source] = []
 
     def begin(self, sources: Sequence[Source]) -> list[Source]:
-        """Take what counts from the start."""
+        """Begin with sources that count from the start."""
         self._counted, self._said = [*sources], [*sources]
         return [*sources]
 
     def answered(self, sources: Sequence[Source], now: float) -> list[Source]:
-        """Take a proper answer; return the sources that count by it.
+        """Apply a proper answer; return the sources that count now.
 
-        `now` is seconds of a clock that goes forward.
+        `now` is in seconds of a monotonic clock.
         """
         self._said = [*sources]
         known = {source.replica for source in self._counted}
@@ -48,12 +48,12 @@ class Presence:
         return [*sources, *missing]
 
     def again(self, now: float) -> list[Source] | None:
-        """Take the same answer as before; return the sources that count if they are others by that."""
+        """Judge the last answer again; return the sources that count if it is believed by now."""
         if not self._absence.pending:
             return None
         sources = self.answered(self._said, now)
         return None if self._absence.pending else sources
 
     def unanswered(self) -> None:
-        """There was no proper answer."""
+        """Note that there was no proper answer."""
         self._absence.unanswered()

@@ -23,7 +23,7 @@ class Shard:
         return cls(*shard_numbers(setting))
 
     def owns(self, replica: str) -> bool:
-        """Tell by the id alone, equally in every process and version."""
+        """Return whether a replica is in this share, by its id alone: alike in every process and version."""
         digest = blake2b(replica.encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % self.shards == self.number
 

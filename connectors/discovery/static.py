@@ -22,7 +22,7 @@ class ReplicaInvalid(OperatorError):
 
 
 class ListedReplicas:
-    """The replicas of settings that nobody watches, as an origin."""
+    """The replicas of settings without a file to watch, as an origin."""
 
     name = "replicas"
     sharded = True
@@ -32,11 +32,11 @@ class ListedReplicas:
         self.sources: list[Source] = []
 
     async def begin(self) -> None:
-        """Raises ReplicaInvalid."""
+        """List the sources. Raises ReplicaInvalid."""
         self.sources = list_sources(self._replicas)
 
     async def follow(self, changed: Callable[[], None]) -> None:
-        """Return: they are what they are."""
+        """Return at once: they never change."""
 
 
 def list_sources(replicas: Sequence[Replica]) -> list[Source]:

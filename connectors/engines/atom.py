@@ -1,7 +1,7 @@
 """ROCm ATOM, as of 2026-10: `atom/distributed/kv_events.py`.
 
 Its events are vLLM's of 0.22 and 0.23, with a type and, since #1316 (2026-09), an element of its own. Since
-then its messages have a sequence number, too; before, only the lack of one distinguished them from vLLM's.
+then its messages have a sequence number, too; before, only its absence distinguished them from vLLM's.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _TRANSFERRED = EventType(
         Field("group_idx", "group_idx", 4),
     ),
 )
-"""Blocks left one medium and came to another, as they were."""
+"""Blocks moved from one medium to another, unchanged."""
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell ATOM's events by the type and the element that nobody else has."""
+    """Recognise ATOM's events by the type and the element that no other engine has."""
     if seen.kind == "moved" or _OFFSET in seen.marks:
         return True
     return seen.elements is not None and len(seen.elements) == _LENGTH
@@ -56,7 +56,7 @@ ATOM = Engine(
     name="atom",
     events=(_STORED, _TRANSFERRED),
     media={},
-    # What other hosts sent: announced when it came, and never again. FlexKV's medium REMOTE is another one.
+    # What other hosts sent: announced on arrival, and never again. FlexKV's medium REMOTE is another one.
     store_only=frozenset({"remote"}),
     recognised=_recognised,
     # BlockPool.publish points a hash at the block that was computed last, and announces it every time.

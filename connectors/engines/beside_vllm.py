@@ -1,6 +1,6 @@
-"""vLLM's events as publishers beside an engine send them, who know nothing of groups, adapters and requests.
+"""vLLM's events as publishers beside an engine send them, which know no groups, adapters or requests.
 
-What a position or a key means they share with vLLM; what they leave empty their own descriptions say.
+Positions and keys mean the same as in vLLM's events; the publishers' descriptions say what they leave empty.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ ESSENTIAL: Mapping[Kind, frozenset[Meaning]] = {
 
 
 class EnginesDisagree(DataError):
-    """Two descriptions cannot be read side by side, or one of them says too little."""
+    """Two descriptions contradict each other, or one of them says too little."""
 
     engine: str
     subject: str
@@ -63,14 +63,14 @@ class EventForm:
     foreign_maps: frozenset[int]
     """Positions in arrays whose element says nothing if it is a map."""
     rare: bool
-    """Whether every engine says so."""
+    """Whether every engine describes it as rare."""
     marks: frozenset[str]
     """Keys of maps that engines are recognised by."""
     engines: tuple[Engine, ...]
 
     @property
     def everyday(self) -> bool:
-        """Tell whether whole batches are decoded with events like this; the others go event by event."""
+        """Whether batches with such events are decoded as a whole; others are decoded event by event."""
         return not (self.rare or self.kind == "moved" or (self.kind == "cleared" and self.required))
 
     @property
@@ -82,7 +82,7 @@ class EventForm:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalogue:
-    """What decoders, scanner, scraper and the judgement of engines are built from."""
+    """What decoders, scanner, scraper and the recognition of engines are built from."""
 
     engines: tuple[Engine, ...]
     forms: Mapping[str, EventForm]

@@ -25,7 +25,7 @@ class Field:
     position: int | None = None
     """Where it is in an array, whose element 0 is the event's type; None: it occurs in maps only."""
     required: bool = False
-    """Whether an event without it is no event. An array reaches at least to its last required field; where a
+    """Whether an event without it is invalid. An array reaches at least to its last required field; where a
     required field has no position, the event is never an array."""
 
 
@@ -41,7 +41,7 @@ class EventType:
     foreign_maps: frozenset[int] = frozenset()
     """Positions where this engine may have a map that says nothing to us, whatever others have there."""
     rare: bool = False
-    """Whether batches with it may take the slow way."""
+    """Whether batches with it may be decoded the slow way."""
     marks: frozenset[str] = frozenset()
     """Keys of maps that show the engine by being there. Their values are not decoded."""
 
@@ -53,23 +53,23 @@ class Medium:
     name: str
     """Canonical, see `schemas.events.Stored.medium`."""
     store_only: bool = False
-    """Whether whoever spells it like this announces what comes there and never what leaves."""
+    """Whether publishers that spell it like this announce what they store there and never what they drop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Samples of a metric that make one figure together; if a page has none, it is not known."""
+    """Samples of a metric that add up to one figure, which is not known if a page has none of them."""
 
     metric: str
     """Without `_total`."""
     label: str = ""
     values: frozenset[str] | None = None
-    """Of the label, of samples that count; a label that a sample lacks is empty. None: all of them count."""
+    """Values of the label of samples that count; a missing label is empty. None: all samples count."""
     but: frozenset[str] = frozenset()
-    """Values of those that do not."""
+    """Values of the label of samples that do not count."""
 
     def counts(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether a sample with these labels counts."""
+        """Return whether a sample with these labels counts."""
         value = labels.get(self.label, "")
         return value not in self.but and (self.values is None or value in self.values)
 
@@ -86,7 +86,7 @@ class Metrics:
     labels: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Field of EngineCounters to (metric, label whose value it is)."""
     only: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
-    """Metric to label to the values of those samples that count; a label that a sample lacks is empty."""
+    """Metric to label to the values of samples that count; a missing label is empty."""
     sums: Mapping[str, Sum] = field(default_factory=dict)
     """Field of EngineCounters to what is added up to it."""
     capacity_tokens: str = ""
@@ -94,7 +94,7 @@ class Metrics:
     cpu_capacity_blocks: tuple[str, str] = ("", "")
     """(Metric, label whose value it is) with the CPU tier's capacity, where that is given in `block_size`."""
     unused_cpu_blocks: int = 0
-    """Of them, those that hold nothing ever."""
+    """How many of them never hold anything."""
     unused_blocks: int | None = None
     """`EngineCounters.unused_blocks`, where the engine has a capacity."""
 
@@ -104,25 +104,25 @@ class Engine:
     """Everything that is true of one engine."""
 
     name: str
-    """As it stands in the records."""
+    """As in the records."""
     events: tuple[EventType, ...]
     media: Mapping[str, Medium]
     """By spelling. In another case it means the same, and is store-only if every known spelling is."""
     store_only: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """Canonical media on which it announces what comes and never what leaves, whatever others of that name
-    do. Batches with them take the slow way."""
+    """Canonical media on which it announces what it stores and never what it drops, whatever other engines do
+    there. Batches with them are decoded the slow way."""
     recognised: Callable[[Sighting], bool]
-    """Tells whether one event can only be of this engine. It is asked about events of its types."""
+    """Returns whether an event can only be of this engine. It is asked about events of its types."""
     suspected: Callable[[Sighting], bool] = lambda seen: False
-    """Says whether it is probably of this engine: asked as long as nothing else shows any."""
+    """Returns whether it is probably of this engine. It is asked as long as no engine is known."""
     metrics: Metrics | None = None
     may_reannounce: frozenset[Encoding] = frozenset()
-    """Encodings of those versions that may announce again what is resident, without a second copy."""
+    """Encodings of the versions that may announce again what is resident, without a second copy."""
     one_copy: bool = False
-    """Whether it knows at most one copy of each block: one removal ends what was announced often."""
+    """Whether it knows at most one copy of each block: one removal ends it, even if announced repeatedly."""
     clears_all: bool = False
-    """Whether a clear that names no medium is of every one; otherwise the reader's setting says of which."""
+    """Whether a clear that names no medium clears every one; otherwise the reader's setting says which."""
     unnumbered: bool = False
-    """Whether its messages have no sequence number, which no other engine's lack."""
+    """Whether a message without a sequence number can only be of this engine."""
     era_prefix: str = ""
-    """Stands in `wire_era` before the encoding."""
+    """What comes before the encoding in `wire_era`."""

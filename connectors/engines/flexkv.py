@@ -1,7 +1,7 @@
 """FlexKV, as of 34ab141 (2026): `flexkv/integration/dynamo/collector.py`, `flexkv/cache/cache_engine.py`.
 
-A publisher of its own beside the engine's. Its events are vLLM's maps of the days before groups, of whole
-prompts, and say how many tokens a block has, but not which; parents are always nil.
+A publisher of its own beside the engine's. Its events are vLLM's maps as they were before groups, of whole
+prompts. They say how many tokens a block has, but not which; parents are always nil.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NO_TOKENS = Raw(b"\x00")
 
 
 def _suspected(seen: Sighting) -> bool:
-    """Tell its stores by what they lack: no other has a size, yet no tokens and no group, off the GPU."""
+    """Recognise its stores by what they lack: only they have a size, but no tokens or group, off the GPU."""
     fields = seen.fields
     return (
         seen.kind == "stored"

@@ -11,18 +11,18 @@ from schemas.events import OWNED
 MAX_NAME_CHARACTERS = 64
 """Longer names are cut, so that a broken engine cannot inflate records."""
 REMOTE = "remote"
-"""Stands for the owner of a medium that others reach as well: so its engine says, but not whose it is."""
+"""The owner of a medium that, as its engine says, others reach as well, if it does not say who owns it."""
 
 Location = tuple[str, str | None, bool]
 """What a record says of a medium that an engine named: (canonical name, the engine's spelling, store-only).
 
 The spelling is None where it is absent or simply the canonical name in capitals. It is kept otherwise because
-it distinguishes producers. Store-only: whoever spells it like this announces no removals.
+it distinguishes producers. Store-only: publishers that spell it like this announce no removals.
 """
 
 
 class Media:
-    """What spellings of media mean, by all engines together."""
+    """What spellings of media mean, for all engines together."""
 
     def __init__(self, spellings: Mapping[str, Medium], by_engine: Collection[str] = ()) -> None:
         """`by_engine`: canonical names of which only the engine decides whether they are store-only."""
@@ -33,14 +33,14 @@ class Media:
             by_fold.setdefault(spelling.casefold(), []).append(medium)
         self._by_fold = {fold: _of_any_case(media) for fold, media in by_fold.items()}
         self.locate = lru_cache(maxsize=256)(self._locate)
-        """Returns the Location of a spelling, and of an owner, if it names one: that is a medium of its own.
-        Of None or an empty spelling, which came before media were announced, the GPU's."""
+        """Returns the Location of a spelling; with an owner it is a medium of its own. None or an empty
+        spelling, from before media were announced, is the GPU."""
 
     def _locate(self, raw: str | None, owner: str = "") -> Location:
         if owner:
             name, _, store_only = self._locate(raw)
             kept = None if not raw else raw[:MAX_NAME_CHARACTERS]
-            # Whoever manages a medium for several engines announces what leaves.
+            # An owner that manages a medium for several engines announces what it drops.
             return f"{owner}{OWNED}{name}", kept, store_only and owner == REMOTE
         if not raw:
             return "gpu", None, False
@@ -53,7 +53,7 @@ class Media:
 
 
 def owner_named(ownership: str | None, locality: str | None) -> str:
-    """Return whose a medium is, as an event says it: its owner, REMOTE, or empty, the engine's own."""
+    """Return who owns a medium, as an event says: a name, REMOTE, or empty for the engine itself."""
     if ownership:
         return ownership.casefold()[:MAX_NAME_CHARACTERS]
     return REMOTE if locality is not None and locality.casefold() == REMOTE else ""

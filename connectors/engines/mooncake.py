@@ -1,7 +1,7 @@
 """Mooncake's master, as of 2026-09: `mooncake-store/src/kv_event/kv_event_publisher.cpp`.
 
-Events are maps, of objects in a store. `type` says what vLLM says, if the publisher is set to be compatible;
-`event_type` says it always. Since #3818 lists of hashes are empty: only an object's key says which it is.
+Events are maps about objects in a store. `type` is as in vLLM, if the publisher is set to be compatible;
+`event_type` is always there. Since #3818 lists of hashes are empty: only its key says which object it is.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class StreamEra:
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._certain = False
-        """Whether more than events shows the engine."""
+        """Whether something other than events has shown the engine."""
         self._encoding: Encoding | None = None
         self._length = 0
         """Elements of the last BlockStored, or what the engine calls it, in array form."""
@@ -50,12 +50,12 @@ class StreamEra:
         return self._engine is not None and self._engine.one_copy
 
     def store_only(self, medium: str) -> bool:
-        """Tell whether the engine announces no removals on a canonical medium where others may."""
+        """Return whether the engine announces no removals on a canonical medium where others may."""
         return self._engine is not None and medium in self._engine.store_only
 
     @property
     def clears_all(self) -> bool | None:
-        """Whether a clear without a medium is of every one; None while the engine is not known."""
+        """Whether a clear without a medium clears every one; None while the engine is not known."""
         return None if self._engine is None else self._engine.clears_all
 
     @property
@@ -75,7 +75,7 @@ class StreamEra:
                 self._engine = engine
 
     def unnumbered(self, engines: Iterable[Engine]) -> None:
-        """Take the engine for the one whose messages have no sequence number."""
+        """Conclude from a message without a sequence number which engine it is."""
         for engine in engines:
             if engine.unnumbered:
                 self._engine, self._certain = engine, True

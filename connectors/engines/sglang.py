@@ -1,6 +1,6 @@
 """SGLang 0.4 to 0.5.23.
 
-Events: `sglang/srt/disaggregation/kv_events.py`, vLLM's of an early version that went their own way. They are
+Events: `sglang/srt/disaggregation/kv_events.py`, an early version of vLLM's that has diverged since. They are
 maps since 0.5.20.
 """
 
@@ -42,7 +42,7 @@ _CLEARED = EventType("AllBlocksCleared", "cleared", (Field("medium", "medium", 1
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell SGLang's events by its host tier, its metadata, and signed hashes.
+    """Recognise SGLang's events by its host tier, its metadata, and signed hashes.
 
     vLLM's hashes of GPU blocks are unsigned since the medium is announced.
     """
@@ -60,7 +60,7 @@ def _recognised(seen: Sighting) -> bool:
 
 
 def _suspected(seen: Sighting) -> bool:
-    """Take removals of several blocks in arrays for SGLang's, of a radix node; vLLM's are of one each."""
+    """Suspect removals of several blocks in arrays, those of a radix node; vLLM's are of one block each."""
     return (
         seen.elements is not None and seen.kind == "removed" and seen.medium == "gpu" and len(seen.hashes) > 1
     )
@@ -73,7 +73,7 @@ _FIRST_RANK = {
 }
 _WHOLE = {"priority": frozenset({""})}
 _ON_GPU = frozenset({"device", "total", ""})
-"""Sources of cached tokens: `total`, or none at all, is said where nothing but the GPU has a cache."""
+"""Sources of cached tokens: it is `total`, or none at all, where nothing but the GPU has a cache."""
 _PREFILL = {**_FIRST_RANK, "category": frozenset({"forward_extend", "forward_prefill"})}
 
 SGLANG = Engine(
@@ -105,7 +105,7 @@ SGLANG = Engine(
             "cpu_capacity_tokens": ("sglang:hicache_host_total_tokens",),
         },
         labels={"block_size": ("sglang:cache_config_info", "page_size")},  # of 0.5.9
-        # The tokenizer counts these when a request ends, for all ranks together; it says of none which.
+        # The tokenizer counts these when a request ends, for all ranks together; they have no rank.
         sums={
             "prefix_cache_queries": Sum("sglang:prompt_tokens"),
             "prefix_cache_hits": Sum("sglang:cached_tokens", "cache_source", _ON_GPU),
@@ -114,7 +114,7 @@ SGLANG = Engine(
             "generation_tokens": Sum("sglang:generation_tokens"),
         },
         capacity_tokens="sglang:max_total_num_tokens",
-        unused_blocks=0,  # what is padding is not in it
+        unused_blocks=0,  # the capacity does not include padding
         only={
             "sglang:forward_execution_seconds": _PREFILL,
             "sglang:gpu_execution_seconds": _PREFILL,

@@ -31,9 +31,9 @@ Meaning = Literal[
     "owner",
     "locality",
 ]
-"""What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number. `from_medium` is where
-blocks leave that come to `medium`; `owner` and `locality` say whose that is. The four from `tokens` to `salt`
-are hashed where content hashes or salts are wanted, and go no further."""
+"""What a field is to us: `schemas.events.Stored` has it, `lora` by name or by number. `from_medium` is what
+blocks leave for `medium`; `owner` and `locality` say whose that is. The four from `tokens` to `salt` are
+hashed where content hashes or salts are wanted, and go no further."""
 
 NIL = Raw(b"\xc0")
 
@@ -58,6 +58,6 @@ class Sighting:
 
 
 def is_map(raw: Raw) -> bool:
-    """Tell whether an undecoded value is a MessagePack map."""
+    """Return whether an undecoded value is a MessagePack map."""
     first = memoryview(raw)[0]
     return first & 0xF0 == 0x80 or first in (0xDE, 0xDF)

@@ -1,7 +1,7 @@
 """TokenSpeed, as of 0.1.1: `tokenspeed/runtime/cache/kv_events.py`, scheduler 0.1.42.
 
-Its arrays are those of vLLM's first days without what came behind the block size. The last page of a prompt
-is announced unfilled: with the size of a page and the ids that it has. A clear removes page by page.
+Its arrays are vLLM's earliest ones without what comes after the block size. The last page of a prompt is
+announced even if not full: with the size of a page and the ids that it has. A clear removes page by page.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from connectors.engines.description import Engine, EventType, Field
 from connectors.engines.sighting import Sighting
 
 _LENGTH = 5
-"""Elements of a store; vLLM's and SGLang's first ones had an adapter's number behind these."""
+"""Elements of a store; vLLM's and SGLang's earliest had an adapter's number after these."""
 
 _STORED = EventType(
     "BlockStored",

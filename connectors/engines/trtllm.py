@@ -1,7 +1,7 @@
 """TensorRT-LLM 1.3, its streaming publisher.
 
 Events: `tensorrt_llm/_torch/pyexecutor/kv_cache_events.py`, maps with some of vLLM's fields. They are of GPU
-blocks of the largest attention window. Numbers are taken before batches are queued, so drops are gaps.
+blocks of the largest attention window. Batches are numbered before they are queued, so drops are gaps.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _REMOVED = EventType(
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell TensorRT-LLM's stores by multimodal keys, or by an adapter's name that is there and nil.
+    """Recognise TensorRT-LLM's stores by multimodal keys, or by an adapter's name that is there and nil.
 
-    vLLM's stores with such a name have a group, SGLang's a signed hash now and then. What lacks the name (the
-    maps of llm-d-inference-sim) is nobody's that is known here.
+    vLLM's stores with such a name have a group, SGLang's a signed hash now and then. Maps without the name,
+    such as those of llm-d-inference-sim, are of no engine that is known here.
     """
     if _MULTIMODAL in seen.marks:
         return True

@@ -9,12 +9,12 @@ from connectors.engines.description import Engine, EventType, Field, Medium, Met
 from connectors.engines.sighting import Sighting, is_map
 
 _LENGTHS = range(6, 13)
-"""Elements that a store in an array has: 6 in 0.9, 12 in 0.22 and 0.23, the last ones with arrays."""
+"""Elements that a store in an array has: 6 in 0.9, 12 in 0.22 and 0.23, the last versions with arrays."""
 _NAMED_SINCE_LENGTH = 8
 """0.14 added the adapter's name as the eighth element. SGLang's arrays have a map there, or end before."""
 
 _WHOSE = (Field("locality", "locality"), Field("owner", "ownership"))
-"""Whose the medium is, in maps: since 0.26, since 0.29."""
+"""Whose the medium is, in maps: locality since 0.26, ownership since 0.29."""
 
 _STORED = EventType(
     "BlockStored",
@@ -54,9 +54,9 @@ _INACTIVE = EventType("BlockInactive", "skipped")  # proposed (#50732): no reque
 
 
 def _recognised(seen: Sighting) -> bool:
-    """Tell vLLM's stores by their later fields, and by raw, in arrays also unsigned hashes of GPU blocks.
+    """Recognise vLLM's stores by their later fields, and by GPU blocks' hashes: bytes, or unsigned in arrays.
 
-    Its maps have a group in every store of GPU blocks. Arrays of other lengths are others'.
+    Its maps have a group in every store of GPU blocks. Arrays of other lengths are other engines'.
     """
     if seen.kind != "stored":
         return False
@@ -85,7 +85,7 @@ VLLM = Engine(
         "CPU": Medium("cpu"),  # OffloadingConnector
         # Connectors that store and never remove (LMCache, Mooncake) write it in lower case.
         "cpu": Medium("cpu", store_only=True),
-        # Tiers of v1/kv_offload; nothing ever says that a block left them.
+        # Tiers of v1/kv_offload; no event ever says that a block left them.
         "FS": Medium("fs", store_only=True),  # 0.26
         "OBJ": Medium("obj", store_only=True),  # 0.26
         "STORAGE": Medium("storage", store_only=True),  # since 0.27
@@ -108,7 +108,7 @@ VLLM = Engine(
             "capacity_blocks": ("vllm:cache_config_info", "num_gpu_blocks"),
             "block_size": ("vllm:cache_config_info", "block_size"),
         },
-        # Where prompts came from; external_kv_transfer has reloads from the CPU and failed pulls in it.
+        # Where prompts came from; external_kv_transfer includes reloads from the CPU and failed pulls.
         sums={
             "computed_tokens": Sum("vllm:prompt_tokens_by_source", "source", frozenset({"local_compute"})),
             # Since 0.32. NIXL, Mooncake and MoRIIO say p2p, connectors that say nothing are unspecified.
@@ -116,7 +116,7 @@ VLLM = Engine(
             "reloaded_tokens": Sum(_CACHED, "source", frozenset({"host", "disk"})),
             "generation_tokens": Sum("vllm:generation_tokens"),
         },
-        # Of SimpleCPUOffloadConnector, since 0.31. OffloadingConnector says only what share is in use.
+        # Of SimpleCPUOffloadConnector, since 0.31. OffloadingConnector reports only the share in use.
         cpu_capacity_blocks=("vllm:simple_kv_offload_info", "capacity_blocks"),
         unused_cpu_blocks=1,  # the null block of its pool
         only={"vllm:simple_kv_offload_info": {"backend": frozenset({"cpu"})}},  # else the blocks are on disk

@@ -1,4 +1,4 @@
-"""CloudEvents headers of records, in binary mode, alike on all topics for readers. No IO.
+"""CloudEvents headers of records, in binary mode, the same on all topics for readers. No IO.
 
 Specification: CloudEvents 1.0.2, and its binding for Kafka, section 3.2.
 """
@@ -20,7 +20,7 @@ class CloudEvents:
     """Headers of the records of one topic."""
 
     def __init__(self, topic: str, content_type: bytes) -> None:
-        """`topic`: its key in the catalogue. The type is its name with `kvlens.`, whatever prefix it has."""
+        """`topic`: its key in the catalogue. The type is `kvlens.` and its name, whatever prefix is set."""
         self._common: Headers = [
             ("content-type", content_type),
             _VERSION,
@@ -28,7 +28,7 @@ class CloudEvents:
         ]
 
     def headers(self, source: str, identity: str, at: float | datetime) -> Headers:
-        """Return the headers of a record: what it is of, its id among those, and its time."""
+        """Return the headers of a record: what it is about, its id among the records about that, its time."""
         return [
             *self._common,
             ("ce_source", source.encode()),
@@ -38,7 +38,7 @@ class CloudEvents:
 
 
 def digest(value: bytes) -> str:
-    """Return the id of a record that nothing else names: the same for the same value."""
+    """Return an id for a record that has no other: the same for the same value."""
     return blake2b(value, digest_size=_DIGEST_BYTES).hexdigest()
 
 

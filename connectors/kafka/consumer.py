@@ -16,7 +16,7 @@ STOP_SECONDS = 2.0
 
 @contextlib.asynccontextmanager
 async def started_consumer(*topics: str, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:
-    """Give a consumer that has met a broker; `options` are aiokafka's. Raises KAFKA_FAILURES."""
+    """Yield a consumer that is connected to a broker; `options` are aiokafka's. Raises KAFKA_FAILURES."""
     consumer = AIOKafkaConsumer(*topics, **options)
     try:
         await consumer.start()
@@ -26,7 +26,7 @@ async def started_consumer(*topics: str, **options: Any) -> AsyncIterator[AIOKaf
 
 
 async def stop_consumer(consumer: AIOKafkaConsumer, seconds: float = STOP_SECONDS) -> None:
-    """Stop it, and end soon after so many seconds whatever happens.
+    """Stop a consumer, and return soon after so many seconds whatever happens.
 
     aiokafka's `stop` cancels its fetcher once and waits for it. A fetcher that is just leaving one assignment
     for the next one swallows that cancellation, goes on, and `stop` waits for ever. Cancelling `stop` then

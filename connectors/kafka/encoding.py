@@ -16,20 +16,20 @@ JSON = b"application/json"
 CONTENT_TYPES = {"msgpack": MSGPACK, "json": JSON}
 """By `kafka.record_format`."""
 UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding the value of a record raises: besides its own, msgspec lets text that is not UTF-8 and values
-nested without end come through as Python's."""
+"""What decoding the value of a record raises: msgspec's own errors, and Python's for text that is not UTF-8
+and for values nested too deeply."""
 Prefixes = Mapping[str, bytes]
-"""What stands before the JSON of a record, by the name of its schema; empty without a registry."""
+"""The bytes before the JSON of a record, by the name of its schema; empty without a registry."""
 
 
 class Encoding:
-    """Of the records of one topic."""
+    """How the records of one topic are encoded."""
 
     def __init__(self, topic: str, kafka: Kafka) -> None:
         """`topic`: its key in the catalogue."""
         self.as_json = kafka.record_format == "json"
         self.prefixes: Prefixes = {}
-        """Of schemas that a registry has; set before the first record is written."""
+        """Those of the schemas in a registry; set before the first record is written."""
         self.value: Callable[[msgspec.Struct], bytes] = (
             self._json if self.as_json else msgspec.msgpack.Encoder().encode
         )
@@ -37,7 +37,7 @@ class Encoding:
         self._events = CloudEvents(topic, CONTENT_TYPES[kafka.record_format])
 
     def headers(self, source: str, identity: str, at: float | datetime) -> Headers:
-        """Return the headers of a record: what it is of, its id among those, and its time."""
+        """Return the headers of a record: see `CloudEvents.headers`."""
         return self._events.headers(source, identity, at)
 
     def _json(self, record: msgspec.Struct) -> bytes:

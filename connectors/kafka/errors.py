@@ -1,4 +1,4 @@
-"""What aiokafka raises when Kafka cannot be used, and how one line says it."""
+"""What aiokafka raises when Kafka cannot be used, and the errors that tell operators so in one line."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class BrokerUnreachable(OperatorError):
 
 
 class LoginRefused(OperatorError):
-    """A broker answers and does not let us in.
+    """A broker answers but refuses the login.
 
-    What comes from files heals, for they are read again. Seldom tried: some count the logins that fail.
+    It may heal if it came from files, as these are read again. Tried seldom: failed logins may be counted.
     """
 
     again_seconds = 60.0
@@ -51,12 +51,12 @@ class TopicMissing(OperatorError):
 
 
 class TopicMadeAgain(OperatorError):
-    """A topic was deleted and made again: what is known of the old one is no use in the new one."""
+    """A topic was deleted and created again: what is known of the old one is useless for the new one."""
 
     heals = True
     topic: str
     before: str
-    """Its id (KIP-516)."""
+    """Its former id (KIP-516)."""
     now: str
     what_follows: str
     line = "topic {topic} was deleted and made again (id {before}, now {now}): {what_follows}"
@@ -74,7 +74,7 @@ class TopicHidden(OperatorError):
 
 
 class RightMissing(OperatorError):
-    """This user may not do with a topic what it has to."""
+    """This user lacks a right on a topic that it needs."""
 
     heals = True
     topic: str
@@ -86,11 +86,11 @@ class RightMissing(OperatorError):
 
 _NUMBER = re.compile(r"\[Error -?\d+\] ")
 _NO_BOOTSTRAP = "Unable to bootstrap from"
-"""What aiokafka raises when a broker took the connection and ends it at the first request."""
+"""What aiokafka raises when a broker accepts the connection and closes it at the first request."""
 
 
 def failure_reason(error: BaseException) -> str:
-    """Return the kind of an error and its message, if it has one; in plain words what operators meet."""
+    """Return the kind of an error and its message, if any; plain words for those that operators meet."""
     kind, message = type(error).__name__, _NUMBER.sub("", str(error), count=1)
     if isinstance(error, socket.gaierror):
         return error.strerror or message
@@ -100,5 +100,5 @@ def failure_reason(error: BaseException) -> str:
         return "no answer in time"
     if _NO_BOOTSTRAP in message:
         return "it closes the connection, as a port does that wants another kafka.security_protocol"
-    # What aiokafka raises begins with its kind already.
+    # The messages of aiokafka's own errors begin with their kind.
     return message if message.startswith(kind) else f"{kind}: {message}" if message else kind

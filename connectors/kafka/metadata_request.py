@@ -1,4 +1,4 @@
-"""Kafka's metadata request with what this user may do, and with ids of topics: aiokafka's ends at version 5.
+"""Kafka's metadata request with the user's rights and the topics' ids: aiokafka's own stops at version 5.
 
 The shapes are those of MetadataRequest.json and MetadataResponse.json in Kafka's sources; ids are of KIP-516.
 """
@@ -25,7 +25,7 @@ from aiokafka.protocol.types import (
 )
 
 NOT_TOLD = -(1 << 31)
-"""`authorized_operations` of a broker that does not say."""
+"""`authorized_operations` of a broker that does not report them."""
 
 
 class _ResponseWithRights(Response):  # type: ignore[misc]
@@ -154,7 +154,7 @@ _Version: TypeAlias = MetadataRequest_v4 | MetadataRequest_v5 | _WithRights | _W
 
 
 class MetadataRequest(Request[_Version]):  # type: ignore[misc]
-    """About topics, by name; brokers before 2.3 leave the rights out, those before 2.8 the ids."""
+    """Asks about topics by name; brokers before 2.3 leave the rights out, those before 2.8 the ids."""
 
     API_KEY = 3
 

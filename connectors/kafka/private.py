@@ -1,6 +1,6 @@
-"""All that kvlens touches of aiokafka beyond what its documentation promises: any release may change it.
+"""All that kvlens uses of aiokafka beyond its documented interface: any release may change it.
 
-`tests/unit/connectors/kafka/test_private.py` lists what this rests on, and fails when it is not what it was.
+`tests/unit/connectors/kafka/test_private.py` lists what this rests on, and fails when that changes.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _handshake = AIOKafkaConnection._do_sasl_handshake
 
 
 async def _with_the_password_of_now(connection: AIOKafkaConnection) -> None:
-    """Upstream hands the string that its client was made with to each connection."""
+    """Use the current password: upstream gives each connection the string that its client was made with."""
     if isinstance(connection._sasl_plain_password, RenewedPassword):
         connection._sasl_plain_password = connection._sasl_plain_password.source.now()
     await _handshake(connection)
 
 
 class _Authenticator(OAuthAuthenticator):  # type: ignore[misc]
-    """Upstream takes a refusal, which comes as an answer with a reason, for success."""
+    """Raises for a refusal, an answer with a reason, which upstream takes for success."""
 
     async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
         if self._token_sent and payload:
@@ -49,7 +49,7 @@ def _authenticator(connection: AIOKafkaConnection) -> _Authenticator:
 
 
 def complete_the_login() -> None:
-    """Have every connection of this process log on with the password of now, and see refused tokens."""
+    """Have every connection of this process log on with the current password, and notice refused tokens."""
     AIOKafkaConnection._do_sasl_handshake = _with_the_password_of_now
     AIOKafkaConnection.authenticator_oauth = _authenticator
 
@@ -59,7 +59,7 @@ def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
 
 
 async def log_on(host: str, port: int, seconds: float, options: dict[str, Any]) -> None:
-    """Connect to one broker, log on and leave; `options` are those of a client without its servers."""
+    """Connect to one broker, log on and disconnect; `options` are a client's, without its servers."""
     connection = await create_conn(host, port, request_timeout_ms=int(seconds * 1000), **options)
     await connection.close()
 
@@ -68,8 +68,8 @@ async def log_on(host: str, port: int, seconds: float, options: dict[str, Any]) 
 
 
 def pack_with(packed: Callable[[bytes], bytes], unpacked: Callable[[bytes], bytes]) -> None:
-    """Let all clients of this process pack and unpack batches of zstd with these."""
-    # The class is that of the compiled module where there is one.
+    """Let all clients of this process compress and decompress zstd batches with these functions."""
+    # Both modules, because the class comes from the compiled one where that exists.
     for module in (default_records, import_module(default_records.DefaultRecordBatch.__module__)):
         vars(module).update(zstd_encode=packed, zstd_decode=unpacked)
 
@@ -97,7 +97,7 @@ async def ask_node(admin: AIOKafkaAdminClient, node: int, request: Any) -> Any:
 
 
 def transaction_end(producer: AIOKafkaProducer) -> asyncio.Future[Any]:
-    """Return what is done when the transaction has ended, and has the error that ended it."""
+    """Return a future that is done when the transaction has ended, with the error that ended it, if any."""
     end: asyncio.Future[Any] = producer._txn_manager.wait_for_transaction_end()
     return end
 
@@ -106,26 +106,26 @@ def transaction_end(producer: AIOKafkaProducer) -> asyncio.Future[Any]:
 
 
 def fetch_so(consumer: AIOKafkaConsumer, *, wait_ms: int, least_bytes: int, committed: bool) -> None:
-    """Set what it reads when it starts: `committed`, no records of open or aborted transactions."""
+    """Set how a consumer fetches, before it starts; `committed`: nothing of open or aborted transactions."""
     consumer._fetch_max_wait_ms, consumer._fetch_min_bytes = wait_ms, least_bytes
     if committed:
         consumer._isolation_level = "read_committed"
 
 
 def hold_fetches(consumer: AIOKafkaConsumer, wait_ms: int) -> None:
-    """Let a fetch that has little wait at the broker for so long from now on."""
+    """Let fetches with little to return wait at the broker for `wait_ms` from now on."""
     consumer._fetcher._fetch_max_wait_ms = wait_ms
 
 
 def member_id(consumer: AIOKafkaConsumer) -> str:
-    """Return what the group calls it."""
+    """Return the id that the consumer has in its group."""
     return str(consumer._coordinator.member_id)
 
 
 def leave_as_they_came(consumer: AIOKafkaConsumer) -> None:
-    """Give the records that wait as the compiled reader made them: to copy one costs more than to read it.
+    """Have a consumer return waiting records as the compiled reader made them: a copy costs more than that.
 
-    Of these and of a `ConsumerRecord` the offset, key, value, headers and both times are the same.
+    Like a `ConsumerRecord` they have the offset, key, value, headers and both times.
     """
     for result in consumer._fetcher._records.values():
         if isinstance(result, FetchResult) and result.has_more():

@@ -1,4 +1,4 @@
-"""Log on to a broker before any client does: aiokafka's clients log why they cannot, and do not raise it."""
+"""Logs on to a broker before any client does: aiokafka's clients log why they cannot, and raise nothing."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _REFUSALS = (
     ssl.SSLError,
 )
 CUT_OFF = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
-"""What a TLS handshake ends with when the broker goes away meanwhile, or does not speak TLS."""
+"""How a TLS handshake ends if the broker goes away meanwhile, or does not speak TLS."""
 _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "ALERT_BAD_CERTIFICATE", "ALERT_HANDSHAKE_FAILURE")
-"""Ends of the names of alerts that a client without a certificate gets, by version of TLS."""
+"""How names of the alerts end that a client without a certificate gets, depending on the TLS version."""
 
 
 def mismatch(settings: KafkaLogin, error: BaseException) -> str | None:
-    """Return which setting may not fit the port when connecting failed so; None when none is known."""
+    """Return which setting may not fit the port, judging by the error; None if it points to none."""
     given = f"kafka.security_protocol is {settings.security_protocol}"
     if isinstance(error, IllegalSaslStateError):
         return f"this port takes no login, and {given}"
@@ -58,7 +58,7 @@ def mismatch(settings: KafkaLogin, error: BaseException) -> str | None:
 
 
 async def reach(settings: KafkaLogin) -> None:
-    """Return when one of the brokers has let us in.
+    """Log on to one of the brokers, whichever is the first to answer.
 
     Raises BrokerUnreachable when none answers, LoginRefused, CertificateUnreadable.
     """
@@ -70,7 +70,7 @@ async def reach(settings: KafkaLogin) -> None:
             await log_on(host, port, ANSWER_SECONDS, options)
         except KAFKA_FAILURES as error:
             cause = error.__cause__ or error
-            # What breaks TLS after the handshake is only in the cause.
+            # An error of TLS after the handshake is only in the cause.
             told = cause if isinstance(cause, ssl.SSLError) else error
             reason = mismatch(settings, cause) or mismatch(settings, error) or failure_reason(told)
             if isinstance(cause, _REFUSALS) and not isinstance(cause, CUT_OFF):

@@ -1,7 +1,7 @@
-"""What a login is made with, read again when its file has changed: nothing is started anew for that.
+"""Credentials in files, read again when a file has changed: no restart is needed.
 
-Every new connection looks at the files. What cannot be used is told and counted, and the last that could
-stays: a file may be looked at while somebody writes it.
+Every new connection checks the files. What cannot be used is reported and counted, and the last content that
+could stays in use: a file may be read while somebody writes it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RenewedText:
 
 
 class RenewedPassword(str):
-    """A password for aiokafka, which takes a string once; see `connectors.kafka.private`."""
+    """A password for aiokafka, which takes a string only once; see `connectors.kafka.private`."""
 
     source: RenewedText
 
@@ -69,10 +69,10 @@ class RenewedToken(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class RenewedContext(ssl.SSLContext):
-    """A context whose connections are made with the certificates and the authorities of now.
+    """A context whose connections use the certificates and authorities that the files have now.
 
     Each change makes a whole new context inside, so that a certificate never meets another one's key, and
-    authorities that were taken away are trusted no more.
+    authorities that were removed are no longer trusted.
     """
 
     _make: Callable[[], ssl.SSLContext]
@@ -81,7 +81,7 @@ class RenewedContext(ssl.SSLContext):
     _inside: ssl.SSLContext
 
     def __new__(cls, make: Callable[[], ssl.SSLContext], files: Mapping[str, str]) -> RenewedContext:
-        """`make` reads `files`, by their setting, and raises CertificateUnreadable; so does this."""
+        """`make` reads `files` (setting to path). Raises CertificateUnreadable, as `make` does."""
         context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
         context._make, context._files = make, files
         context._looked_at = context._state()
@@ -89,7 +89,7 @@ class RenewedContext(ssl.SSLContext):
         return context
 
     def __init__(self, *_: Any) -> None:
-        """All is made in `__new__`, as in its base."""
+        """Do nothing: `__new__` has done it, as in the base class."""
 
     def wrap_bio(self, *arguments: Any, **named: Any) -> ssl.SSLObject:
         return self._now().wrap_bio(*arguments, **named)

@@ -32,12 +32,12 @@ SCHEMAS = {
     "choices": ("ChoiceRecord",),
     "figures": tuple(sorted(figure.__name__ for figure in FIGURES.values())),
 }
-"""That are registered, by topic."""
+"""Those that are registered, by topic."""
 ANSWER_SECONDS = 10.0
 """How long the registry may take to answer."""
 MAX_ANSWER_BYTES = 64 << 10
 MAX_REASON = 300
-"""Characters of what a registry says that a line has."""
+"""Characters of a registry's message that go into an error."""
 TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -55,7 +55,7 @@ class RegistryUnreachable(OperatorError):
 
 
 class RegistryRefused(OperatorError):
-    """The registry does not let us in, or does not take a schema from us."""
+    """The registry refuses the login, or this user may not register a schema."""
 
     again_seconds = 60.0
     url: str
@@ -68,7 +68,7 @@ class RegistryRefused(OperatorError):
 
 
 class SchemaRefused(OperatorError):
-    """The registry does not take a schema: by its rules for the subject it does not fit the one before."""
+    """The registry does not take a schema: by the subject's rules it is incompatible with the one before."""
 
     subject: str
     schema: str
@@ -109,7 +109,7 @@ class _Registry:
         self._tls: ssl.SSLContext | bool = trusted(kafka) if https else True
 
     async def id_of(self, subject: str, schema: str) -> int:
-        """Return the id of a schema of ours, which is registered unless it is."""
+        """Return the id of a schema of ours, which is registered if it is not yet."""
         of_subject = f"/subjects/{quote(subject, safe='')}"
         body = {"schemaType": "JSON", "schema": json.dumps(registered_form(schema))}
         status, answer = await self._post(of_subject, body)
@@ -165,7 +165,7 @@ def _login(kafka: Kafka) -> dict[str, str]:
 
 
 def subject_of(kafka: Kafka, topic: str, schema: str) -> str:
-    """Return what a schema is registered under.
+    """Return the subject that a schema is registered under.
 
     `TOPIC-value`, as readers expect by default; where a topic has several, `TOPIC-SCHEMA`.
     """
@@ -173,18 +173,18 @@ def subject_of(kafka: Kafka, topic: str, schema: str) -> str:
 
 
 def registered_form(schema: str) -> dict[str, Any]:
-    """Return the generated schema as it is registered: with no room for fields that nobody writes now.
+    """Return the generated schema as it is registered: without additional properties.
 
-    A field that a later version adds is then compatible by the rule that registries begin with, BACKWARD.
-    Where any field may come, it is not: older records might have it already, with another meaning.
+    A field that a later version adds is then compatible by the default rule of registries, BACKWARD. If any
+    field were allowed, it would not be: older records might have it already, with another meaning.
     """
     file = files("schemas") / "generated" / f"{schema}.schema.json"
     found: dict[str, Any] = json.loads(file.read_text("utf-8"), object_hook=_closed)
-    # Karapace loses what `#/$defs` refers to behind a URN, and answers 500 to the second version of a schema.
+    # With a URN as id, Karapace does not resolve `#/$defs`, and answers 500 to a schema's second version.
     del found["$id"]
     return found
 
 
 def _closed(part: dict[str, Any]) -> dict[str, Any]:
-    # A property may be called `properties`, but not one of ours.
+    # A property could itself be called `properties`; none of ours is.
     return part | {"additionalProperties": False} if "properties" in part else part

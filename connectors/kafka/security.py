@@ -41,7 +41,7 @@ def client_options(settings: KafkaLogin) -> dict[str, Any]:
 
 
 def trusted(settings: KafkaLogin) -> ssl.SSLContext:
-    """Return what servers beside the brokers are checked with: `ssl_cafile`. Raises CertificateUnreadable."""
+    """Return the context for servers other than brokers, by `ssl_cafile`. Raises CertificateUnreadable."""
     return _ssl_context(msgspec.structs.replace(settings, ssl_certfile="", ssl_keyfile=""))
 
 

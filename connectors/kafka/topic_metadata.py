@@ -1,4 +1,4 @@
-"""Topics asked for by name, so that one that is missing, one that is hidden and a lacking right differ."""
+"""Asks for topics by name, which distinguishes a missing topic, a hidden one and a missing right."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _BITS = {
     "Describe": 8,
     "DescribeConfigs": 10,
 }
-"""Kafka's numbers of operations, which are bits of what a user may do."""
+"""Kafka's numbers of operations: the bits that say what a user may do."""
 
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """What the cluster says of a topic; all 0 when it does not exist, or may not be seen."""
+    """What the cluster says about a topic; all numbers are 0 if it does not exist, or may not be seen."""
 
     name: str
     """With prefix."""
@@ -38,11 +38,10 @@ class TopicMetadata:
     allowed: tuple[str, ...] | None
     """Operations that this user may do; None where the broker does not say."""
     id: str
-    """What no other topic has, also none of this name that is made later; empty where the broker does not
-    tell."""
+    """Unique, even among topics of this name that are made later; empty if the broker does not report it."""
 
     def require(self, *operations: str) -> None:
-        """Raises TopicHidden, TopicMissing, or RightMissing for the first operation that is not allowed."""
+        """Raise TopicHidden, TopicMissing, or RightMissing for the first operation that is not allowed."""
         if self.hidden:
             raise TopicHidden(self.name)
         if not self.partitions:
@@ -53,7 +52,7 @@ class TopicMetadata:
 
 
 async def topic_metadata(client: AIOKafkaClient, names: Iterable[str]) -> dict[str, TopicMetadata]:
-    """Return what the cluster has of these topics; none is made by that. Raises KAFKA_FAILURES."""
+    """Return the metadata of these topics; asking creates none. Raises KAFKA_FAILURES."""
     wanted = list(names)
     answer = (await client.send(client.get_random_node(), MetadataRequest(wanted))).to_object()
     found = {name: TopicMetadata(name, False, 0, 0, 0, None, "") for name in wanted}

@@ -26,8 +26,8 @@ _32_BITS = 0xFFFFFFFF
 def murmur2(key: bytes) -> int:
     """Return Kafka's hash of a record's key, as an unsigned number of 32 bits (Java's is the same, signed).
 
-    By it the default partitioner of nearly every client chooses. Source: `murmur2` in
-    org.apache.kafka.common.utils.Utils of Apache Kafka; seed and multiplier are its.
+    The default partitioner of nearly every client uses it. Source: `murmur2` in
+    org.apache.kafka.common.utils.Utils of Apache Kafka, also for seed and multiplier.
     """
     hashed = _SEED ^ len(key)
     words = len(key) & ~3
@@ -86,7 +86,7 @@ def compression_of(kafka: Kafka, key: str) -> Compression:
 
 @lru_cache(maxsize=16_384)
 def partition_of(replica: str, partitions: int) -> int:
-    """Return the partition of a replica's events: the same in every process and for ever."""
+    """Return the partition of a replica's events: the same in every process, for ever."""
     return partition_of_key(replica.encode(), partitions)
 
 

@@ -1,7 +1,7 @@
-"""zstd of batches of records, with contexts that are kept.
+"""zstd compression of record batches, with contexts that are reused.
 
-aiokafka makes a context for every batch that it packs or unpacks. That takes 20 µs, whatever is in the batch,
-several times what the bytes of a small batch take, and many sources make many small batches.
+aiokafka makes a context for every batch that it compresses or decompresses. That takes 20 µs, several times
+as long as the bytes of a small batch, and many sources make many small batches.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from connectors.kafka.private import pack_with
 LEVEL = 3
 """Kafka's own default."""
 QUICK = -1
-"""Half of the time, for hardly more bytes where those that repeat lie far apart: in columns of numbers."""
+"""Half the time, for hardly more bytes where repetitions lie far apart, as in columns of numbers."""
 
 
 class _Contexts(threading.local):
-    """Those of one thread: none may be used by two at a time."""
+    """The contexts of one thread: two threads may not use one at the same time."""
 
     def __init__(self) -> None:
         self.packing: dict[int, zstandard.ZstdCompressor] = {}
@@ -33,12 +33,12 @@ _contexts = _Contexts()
 
 
 def keep_zstd_contexts(level: int = LEVEL) -> None:
-    """Let all of aiokafka's clients in this process pack and unpack with `packed` and `unpacked`."""
+    """Let all of aiokafka's clients in this process use `packed` and `unpacked`."""
     pack_with(partial(packed, level=level), unpacked)
 
 
 def packed(batch: bytes, level: int = LEVEL) -> bytes:
-    """Return the frame of a batch."""
+    """Return a batch compressed into one frame."""
     packing = _contexts.packing
     if level not in packing:
         packing[level] = zstandard.ZstdCompressor(level=level)

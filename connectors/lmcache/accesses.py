@@ -1,4 +1,4 @@
-"""What LMCache's events say of objects: which they are, and how they were accessed, as of 0.5.6. No IO."""
+"""What LMCache's events say about objects: which they are, how they were accessed, as of 0.5.6. No IO."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from connectors.normalise.pseudonyms import Pseudonyms
 from schemas.events import Accessed
 
 _ROOM = MOST_WORKERS * (MOST_WORKERS - 1) // 2 + MOST_WORKERS
-"""Groups that all workers of all engines of up to MOST_WORKERS take."""
+"""Groups for each object group: one for each worker of each size of engine up to MOST_WORKERS."""
 _WHEN_READ: Final = frozenset(
     {
         "aerospike",
@@ -32,8 +32,8 @@ _WHEN_READ: Final = frozenset(
 )
 """Backends of storage whose adapters report each object that they read for a request."""
 _WHEN_FOUND: Final = frozenset({"bigtable", "hfbucket", "s3"})
-"""Those that report each object that a request's lookup finds. Of others it is not known, or they report
-twice: valkey and sagemaker-hyperpod when it is found and when it is read."""
+"""Those that report each object that a request's lookup finds. Other backends are not known, or report twice:
+valkey and sagemaker-hyperpod when an object is found and when it is read."""
 _ONE_EACH: Final = _WHEN_READ | _WHEN_FOUND
 
 
@@ -56,7 +56,7 @@ def object_hash(key: ObjectKey, salts: Pseudonyms | None) -> bytes:
 
 
 def object_group(key: ObjectKey) -> int:
-    """Return the group of an object, a number of its own for each worker and object group.
+    """Return the group of an object: each worker and object group has a number of its own.
 
     Workers hold different tensors of the same tokens, as KV-cache groups do. Worker r of an engine of n is
     n (n - 1) / 2 + r, so that a single one is 0, and two are 1 and 2. Raises EventError(bad_group) for more
@@ -69,14 +69,14 @@ def object_group(key: ObjectKey) -> int:
 
 
 def are_reads(tier: str, backend: str) -> bool:
-    """Tell whether each access is an object that was read for a request, so that memory has it next."""
+    """Return whether each access is an object that was read for a request, and comes to memory next."""
     return tier == "l2" and backend in _WHEN_READ
 
 
 def are_hits(tier: str, backend: str) -> bool:
-    """Tell whether each access is one request that found the object.
+    """Return whether each access is one request that found the object.
 
-    Memory touches what a lookup finds, and at the end of a request all its chunks, also those it stored.
+    Not in memory: it touches what a lookup finds and, when a request ends, all its chunks, also stored ones.
     """
     return tier == "l2" and backend in _ONE_EACH
 
@@ -89,9 +89,9 @@ def accessed(
     *,
     hits: bool,
 ) -> tuple[list[Accessed], int]:
-    """Return the accesses in their order, and how many are left out because nobody can name their objects.
+    """Return the accesses in order, and how many are left out because their objects cannot be named.
 
-    `medium` is None where the server does not say it.
+    `medium` is None where the server does not report it.
     """
     found: list[Accessed] = []
     hashes: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Which capacities a server's newest declaration leaves out. No IO.
+"""Which capacities a server's newest declaration no longer has. No IO.
 
 A declaration comes as one batch for each compartment, all of one revision. It replaces the one before.
 """
@@ -26,16 +26,16 @@ class _Declaration:
 
 
 class Declarations:
-    """What each server declared last of what is its own."""
+    """The capacities that each server declared last of its own compartments."""
 
     def __init__(self) -> None:
         self._newest: dict[str, _Declaration] = {}
 
     def take(self, server: str, revision: tuple[int, int], declared: Compartment | None) -> set[Compartment]:
-        """Take the next compartment of a declaration; return those that have no capacity from here on.
+        """Take the next compartment of a declaration; return those that no longer have a capacity.
 
-        These are what the declaration before had, if a new one begins. What it goes on to declare has a
-        capacity again with the next batch. None: no limit, or that of what several servers share.
+        When a new declaration begins, these are all that the one before had: those that it repeats get a
+        capacity again by their own batches. None: no limit, or that of what several servers share.
         """
         known = self._newest.setdefault(server, _Declaration(revision, set()))
         before: set[Compartment] = set()

@@ -1,4 +1,4 @@
-"""Reports of LMCache's servers to events, by the place that each concerns. No IO."""
+"""Decodes reports of LMCache's servers to events, by the place that each is about. No IO."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Place:
     """Where objects of one model are."""
 
     instance: str
-    """The server whose they are; empty: several share the storage."""
+    """The server that has them; empty: several share the storage."""
     backend: str
     """Storage in the second tier, or `l1-` and the kind of memory that several servers map; empty: the
     server's memory, which dies with it."""
@@ -59,7 +59,7 @@ class Reported:
     """Bytes it came in."""
     parts: dict[Place, Part]
     loads_stay: bool = False
-    """What was loaded for a request, and left out, is in memory for too long for that."""
+    """Whether something that was left out as loaded for a request is in memory for longer than for that."""
 
 
 class ReportDecoder:
@@ -67,14 +67,14 @@ class ReportDecoder:
 
     def __init__(self, models: Collection[str], salts: Pseudonyms | None, *, retains: bool = False) -> None:
         """`salts` names salted objects; without it they are Undecodable. `retains`: what servers load from
-        storage stays in their memory; else it is left out there."""
+        storage stays in their memory; otherwise it is left out there."""
         self.models = tuple(models)
         self._salts = salts
         self._declarations = Declarations()
         self._loads = None if retains else LoadsOfServers()
 
     def decode(self, payload: bytes) -> tuple[list[Reported], Counter[ReportRefusal]]:
-        """Return the batches in a Kafka record or a request, in order, and what of it was left out.
+        """Return the batches in a Kafka record or a request, in order, and what was left out and why.
 
         Never raises for what a server sends.
         """
@@ -98,7 +98,7 @@ class ReportDecoder:
         return found, refused
 
     def keep(self, servers: Collection[str]) -> None:
-        """Forget what all servers but these have declared, and what they load."""
+        """Forget what servers other than these have declared and loaded."""
         self._declarations.keep(servers)
         if self._loads is not None:
             self._loads.keep(servers)
@@ -131,7 +131,7 @@ class ReportDecoder:
             try:
                 packed, group = object_hash(entry.key, self._salts), object_group(entry.key)
             except EventError:
-                continue  # nobody knows what is stored under such a name either
+                continue  # a store of such an object cannot be decoded either
             loads.read((entry.key.model_name, group, packed), batch.ts)
 
     def _placements(
@@ -190,7 +190,7 @@ class ReportDecoder:
             part.skipped += left_out
 
     def _capacity(self, batch: CacheBatch, reported: Reported) -> None:
-        """0 declares nothing."""
+        """Add the capacities that a batch declares, 0 for those that it ends. One of 0 declares nothing."""
         where, medium = _place(batch, ""), _medium(batch)[0]
         own = Compartment(where.backend, medium) if where.instance and batch.capacity_bytes else None
         revision = batch.incarnation, batch.capacity_revision
@@ -206,7 +206,7 @@ class ReportDecoder:
                 part.engine_events = 1
 
     def _unknown(self, batch: CacheBatch, reported: Reported, medium: str | None) -> None:
-        """An event or a tier that nobody knows may change what any model has there."""
+        """Report an unknown event or tier for every model, as it may change what any of them has there."""
         name = batch.event_type if _PLAIN.fullmatch(batch.event_type) else None
         count = max(len(batch.entries), 1)
         event = Undecodable("unknown_type", None, count, name, medium)
@@ -216,7 +216,7 @@ class ReportDecoder:
 
 
 def _is_load(loads: Loads, batch: CacheBatch, one: Object) -> bool:
-    """Tell whether an object comes to memory, or leaves it, only because storage gave it to a request."""
+    """Return whether an object enters memory, or leaves it, only as it was loaded for a request."""
     return loads.deleted(one) if batch.event_type == "delete" else loads.stored(one, batch.ts)
 
 
@@ -228,14 +228,14 @@ def _place(batch: CacheBatch, model: str) -> Place:
 
 
 def _medium(batch: CacheBatch) -> tuple[str, str | None]:
-    """Return the canonical medium, and LMCache's word where that is another."""
+    """Return the canonical medium, and LMCache's word where that differs."""
     if batch.tier == "l1" and batch.backend == "dram":
         return "cpu", "dram"
     return f"lmcache-{batch.tier}-{batch.backend}".casefold()[:MAX_NAME_CHARACTERS], None
 
 
 def _undecodable(events: list[Event], reason: UndecodableReason) -> None:
-    """Note an object that nobody understands, together with others of the same kind."""
+    """Note an object that cannot be decoded, together with others for the same reason."""
     last = events[-1] if events else None
     if isinstance(last, Undecodable) and last.reason == reason:
         last.count += 1

@@ -1,4 +1,4 @@
-"""What LMCache's servers would report to their coordinator over HTTP: events and heartbeats.
+"""Takes over HTTP what LMCache's servers would report to their coordinator: events and heartbeats.
 
 Bounded in size and time.
 """
@@ -27,7 +27,7 @@ BODY_SECONDS = 5.0
 TAKE_SECONDS = 1.5
 """A server waits two seconds for its answer; what has no room at Kafka by then is refused."""
 MOST_AT_ONCE = 64
-"""Requests under way."""
+"""Requests under way, at most."""
 STATUS: dict[ReportRefusal, int] = {
     "malformed": 422,
     "too_large": 413,
@@ -38,7 +38,7 @@ STATUS: dict[ReportRefusal, int] = {
     "foreign_page": 403,
     "content_type": 415,
 }
-"""Of requests of which nothing is taken."""
+"""HTTP status of requests of which nothing is taken."""
 
 Value = TypeVar("Value")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -74,7 +74,7 @@ class Door:
         self.port = settings.port
 
     async def start(self) -> None:
-        """Raises PortUnavailable."""
+        """Begin to listen. Raises PortUnavailable."""
         application = web.Application(middlewares=[self._bounded], client_max_size=self._most_bytes)
         application.add_routes(
             [
@@ -101,7 +101,7 @@ class Door:
 
     @web.middleware
     async def _bounded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Bound and count what is answered."""
+        """Let in requests with the token, MOST_AT_ONCE at a time, and count those that are refused."""
         try:
             if not await self._login.lets_in(request):
                 raise _Refused("no_token")
@@ -123,7 +123,7 @@ class Door:
             return web.json_response({"error": "no_token", "detail": refused.reason}, status=refused.status)
 
     async def _events(self, request: web.Request) -> web.Response:
-        """Take a report; what of it cannot be taken is counted, and what can is."""
+        """Take what can be taken of a report, and count the rest."""
         body, now = await self._body(request), time.time()
         taking = asyncio.ensure_future(self._servers.take([(body, now)], now))
         refused = await self._within(TAKE_SECONDS, taking, "busy")
@@ -131,7 +131,7 @@ class Door:
         return web.json_response({"refused": refused}, status=status)
 
     async def _register(self, request: web.Request) -> web.Response:
-        """A server starts, or its heartbeat was not known. It then declares its capacities."""
+        """Register a server that starts, or whose heartbeat was refused. It then declares its capacities."""
         try:
             server = decode_registration(await self._body(request)).instance_id
         except UNDECODABLE:

@@ -1,7 +1,7 @@
-"""Which servers are still there, by what was heard of them and when. No IO.
+"""Which servers are still there, judging by what was heard of them and when. No IO.
 
-A server that idles reports nothing. Its heartbeats go to its coordinator alone, so they are known where that
-is this connector. Of others only silence can be told.
+An idle server reports nothing. Its heartbeats go to its coordinator alone, so they are known only if that is
+this connector. Other servers can only be judged by their silence.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ HEARTBEAT_SECONDS = 60.0
 """A server that sends heartbeats, every five seconds unless set otherwise, is gone after this silence. Its
 own coordinator waits for 30 seconds."""
 LEAVING_SECONDS = 15.0
-"""A server says that it leaves before it reports the last second."""
+"""A server may report so long after it said that it leaves: its last second comes after that."""
 MADE_UP_SECONDS = 600.0
-"""An id that a server made up dies with its process, and the next one has another."""
+"""Longest silence of a server that made up its id: that dies with the process, and the next has another."""
 
 _MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 def made_up(server: str) -> bool:
-    """Tell whether an id is of the kind that servers take which nobody gives one: a random UUID."""
+    """Return whether an id is a random UUID, as servers make up that were given none."""
     return _MADE_UP.fullmatch(server) is not None
 
 
@@ -48,9 +48,9 @@ class Liveness:
     def __init__(
         self, silent_seconds: float, doubted: Callable[[int, int], None] = lambda known, found: None
     ) -> None:
-        """`silent_seconds` is how long a server may be silent that sends no heartbeats.
+        """`silent_seconds` is how long a server without heartbeats may be silent.
 
-        `doubted` is called when most servers fell silent together, with how many were heard and still are.
+        `doubted` is called when most servers fall silent together, with how many were heard and still are.
         """
         self._silent_seconds = silent_seconds
         self._absence = Absence(doubted)
@@ -61,30 +61,30 @@ class Liveness:
         return len(self._servers)
 
     def reported(self, server: str, incarnation: int, at: float) -> None:
-        """A server sent a batch of one of its sessions at `at`."""
+        """Note that a server sent a batch of one of its sessions at `at`."""
         known = self._heard(server, at)
         if known.incarnation and incarnation > known.incarnation:
-            # What it said may have been of the process before; one that learns so registers again.
+            # That may have been the process before; a new one registers once its heartbeat is refused.
             known.beats = known.left = False
         known.incarnation = max(known.incarnation, incarnation)
 
     def beat(self, server: str, at: float) -> None:
-        """A server registered, or sent a heartbeat."""
+        """Note that a server registered, or sent a heartbeat."""
         known = self._heard(server, at)
         known.beats, known.left = True, False
 
     def leaves(self, server: str, at: float) -> None:
-        """A server says that it leaves."""
+        """Note that a server says it leaves."""
         if server in self._servers:
             self._heard(server, at).left = True
 
     def beats(self, server: str) -> bool:
-        """Tell whether a server is registered."""
+        """Return whether a server is registered."""
         known = self._servers.get(server)
         return known is not None and known.beats and not known.left
 
     def look(self, until: float) -> None:
-        """See who sends heartbeats no more: most of several at once may only be cut off from us."""
+        """Judge who no longer sends heartbeats: most of several at once may only be cut off from us."""
         beating = {
             server: known
             for server, known in self._servers.items()
@@ -100,7 +100,7 @@ class Liveness:
             self._doubted = silent
 
     def gone(self, place: Place, until: float) -> ClosedReason | None:
-        """Tell why what is at a place ends, if all that was said before `until` has been heard.
+        """Return why a place ends, None if it does not; all that was reported before `until` has been heard.
 
         Memory ends with its process. Storage may be there again when a server of the same id is. What several
         servers share stays.

@@ -1,8 +1,8 @@
 """Objects that are in a server's memory only for a request that reads them from storage. No IO.
 
-With LMCache's `--l2-prefetch-policy default` nothing that is loaded from storage is retained: the server says
-that it was read there, stored in memory and, once the request has it, deleted from memory (0.5.6:
-`DefaultPrefetchPolicy.plan_l1_retention`, `L1Manager.finish_read`). That is no use of memory as a cache.
+With LMCache's `--l2-prefetch-policy default` nothing that is loaded from storage is retained: the server
+reports that it was read there, stored in memory and, once the request has it, deleted from memory (0.5.6:
+`DefaultPrefetchPolicy.plan_l1_retention`, `L1Manager.finish_read`). Memory is no cache there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Object = tuple[str, int, bytes]
 """Model, group and packed hash."""
 
 MOST_OBJECTS: Final = 1 << 16
-"""Of a server, those that were read and not stored yet, and as many that are in memory."""
+"""Of a server, at most: those read but not stored yet, and as many again that are in memory."""
 LONG: Final = 600.0
 """Seconds: twice as long as a request may hold what it reads, by default (`read_ttl_seconds`)."""
 SOON: Final = 60.0
@@ -34,11 +34,11 @@ class Loads:
         """In memory since then."""
 
     def read(self, one: Object, at: float) -> None:
-        """Storage gave an object to a request at a time of the server's clock."""
+        """Note that an object was read from storage for a request, at a time of the server's clock."""
         _note(self._read, one, at)
 
     def stored(self, one: Object, at: float) -> bool:
-        """Return whether memory has an object from here on only because storage gave it."""
+        """Note a store in memory; return whether the object is there only because it was loaded."""
         read_at = self._read.pop(one, None)
         if read_at is None or at - read_at > SOON:
             self._loaded.pop(one, None)
@@ -47,12 +47,12 @@ class Loads:
         return True
 
     def deleted(self, one: Object) -> bool:
-        """Return whether what left memory was there only for a request."""
+        """Note a deletion from memory; return whether the object was there only for a request."""
         self._read.pop(one, None)
         return self._loaded.pop(one, None) is not None
 
     def stay(self, at: float) -> bool:
-        """Tell whether something loaded is in memory for longer than any request may hold it."""
+        """Return whether something loaded is in memory for longer than any request may hold it."""
         return bool(self._loaded) and at - next(iter(self._loaded.values())) > LONG
 
 
@@ -71,7 +71,7 @@ class LoadsOfServers:
         self._by_server: dict[str, Loads] = {}
 
     def of(self, server: str, incarnation: int, seq: int) -> Loads | None:
-        """Return the loads of the session of a server that its next batch is of; None if it came before."""
+        """Return the loads of the session that a server's next batch is of; None if that came before."""
         known = self._by_server.get(server)
         if known is None or incarnation > known.incarnation:
             known = self._by_server[server] = Loads(incarnation)

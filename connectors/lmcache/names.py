@@ -10,13 +10,13 @@ MOST_CHARACTERS = 256
 """Of a replica's id."""
 HASH_SCHEME = "lmcache"
 POOL = "pool"
-"""Who has what servers share."""
+"""Stands for the server in the names of what several servers share."""
 
 
 def replica_id(place: Place) -> str | None:
-    """Return `server@model`, `server:storage@model` or `pool:storage@model`; None if that is no name.
+    """Return `server@model`, `server:storage@model` or `pool:storage@model`; None if that cannot be an id.
 
-    A server that calls itself so that it could be taken for a pool is `%` and its name.
+    A server whose own name could be taken for a pool gets a `%` before it.
     """
     who = place.instance or POOL
     if place.instance == POOL or place.instance.startswith((f"{POOL}:", "%")):

@@ -1,4 +1,4 @@
-"""From reports of LMCache's servers to the publisher: sources come with what is first reported of them."""
+"""From reports of LMCache's servers to the publisher: a source begins with the first report about it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from schemas.reasons import ClosedReason, ReportRefusal
 from schemas.settings import Settings
 
 MIN_TICK_SECONDS = 0.005
-"""Runs are looked at for their age this often at most."""
+"""Shortest pause between two looks for runs that are due."""
 LOOK_SECONDS = 1.0
-"""Sources are looked at for silence this often."""
+"""How often sources are checked for silence."""
 RETRY_SECONDS = 2.0
 MAX_SOURCES = 2000
-"""That reports make: each server's memory, and each storage, of each model."""
+"""Most sources that reports may create: each server's memory, and each storage, for each model."""
 
 Report = tuple[bytes, float]
-"""What came, and when its server was there."""
+"""The payload, and when its server was there."""
 Value = TypeVar("Value")
 
 
 class ServersTelemetry(Protocol):
-    """Where it reports what happens."""
+    """Where the servers' reports are counted."""
 
     def stream_event(self, source: Source, event: Event) -> None: ...
     def reports_refused(self, refused: Mapping[ReportRefusal, int]) -> None: ...
@@ -60,7 +60,7 @@ class Servers:
         telemetry: ServersTelemetry,
         taken: Callable[[str], bool],
     ) -> None:
-        """`taken` says whether a replica id belongs to somebody else. Raises KeyUnusable."""
+        """`taken` returns whether an engine's replica has an id. Raises KeyUnusable."""
         self._settings = settings
         self._publisher = publisher
         self._positions = positions
@@ -74,7 +74,7 @@ class Servers:
         self._at: dict[Place, ReportStream] = {}
         self._places: dict[SourceKey, Place] = {}
         self._storage: dict[str, list[StorageStream]] = {}
-        """By server, those that know it."""
+        """By server, the streams of storage that it has written to."""
         self._open_runs = OpenRuns()
         self._taking = asyncio.Lock()
         self._liveness = Liveness(
@@ -83,18 +83,18 @@ class Servers:
         self.reached = False
         """Whether reports would come if there were any."""
         self.read_to = ALL
-        """Everything that was reported before has been read."""
+        """Everything that was reported before this time has been read."""
         self._ticker: asyncio.Task[None] | None = None
         self._looker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to close runs in time, when publisher and positions have started."""
+        """Begin to close runs in time and end silent servers; publisher and positions must have started."""
         self._ticker = asyncio.create_task(self._tick(), name="lmcache ticker")
         self._looker = asyncio.create_task(self._look(), name="lmcache looker")
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What runs until the stop; a task that ends before has failed."""
+        """The tasks that run until the stop; one that ends earlier has failed."""
         return [task for task in (self._ticker, self._looker) if task is not None]
 
     async def stop(self) -> None:
@@ -103,11 +103,11 @@ class Servers:
         self.flush()
 
     def connected(self, source: SourceKey) -> bool:
-        """Tell whether something new of a source would be heard."""
+        """Return whether something new about a source would be heard."""
         return source in self.streams and self.reached and self._may_report(self._places[source])
 
     def register(self, server: str) -> bool | None:
-        """A server begins to send heartbeats; return whether it did before, None if there is no room."""
+        """Register a server for heartbeats; return whether it was before, None if there is no room."""
         before = self._liveness.beats(server)
         if not before and len(self._liveness) >= MAX_SOURCES:
             return None
@@ -115,14 +115,14 @@ class Servers:
         return before
 
     def beat(self, server: str) -> bool:
-        """A server sends a heartbeat; return whether it is registered, else it has to."""
+        """Note a heartbeat; return whether its server is registered: if not, it has to register first."""
         if not self._liveness.beats(server):
             return False
         self._liveness.beat(server, time.time())
         return True
 
     def leaves(self, server: str) -> None:
-        """A server says that it leaves."""
+        """Note that a server says it leaves."""
         self._liveness.leaves(server, time.time())
 
     async def take(self, reports: Iterable[Report], received_at: float) -> Counter[ReportRefusal]:
@@ -156,7 +156,7 @@ class Servers:
             self._publish(stream.flush())
 
     def _feed(self, batch: Reported, received_at: float) -> None:
-        """A server's memory, and storage that it has written to, see all its numbers."""
+        """Feed a batch to its server's memory and storage it has written to: they need all its numbers."""
         began = time.thread_time()
         fed: list[ReportStream] = []
         for model in self._decoder.models:
@@ -198,7 +198,7 @@ class Servers:
         return refused
 
     async def _go_on(self) -> None:
-        """Go on with the sources of before the start: whoever fell silent meanwhile has to end, too."""
+        """Continue the sources of before the start: those of servers that fell silent have to end, too."""
         async with self._taking:
             open_before: dict[str, Place] = {}
             for place in [Place(*names) for names in await self._surely(self._positions.places)]:
@@ -246,7 +246,7 @@ class Servers:
                 self._storage.setdefault(server, []).append(stream)
 
     def _end(self, key: SourceKey, reason: ClosedReason, now: float) -> None:
-        """Stop reading a place; a report of it begins another session."""
+        """Stop reading a place; a report about it begins another session."""
         stream = self.streams.pop(key)
         place = self._places.pop(key)
         del self._at[place]
@@ -257,7 +257,7 @@ class Servers:
         self._positions.forget(key)
 
     def _may_report(self, place: Place) -> bool:
-        """Tell whether a place has a server that is there, or is shared by several."""
+        """Return whether a place has a server that is there, or is shared by several."""
         memory = (Place(place.instance, "", model) for model in self._decoder.models)
         return not place.instance or any(each in self._at for each in memory)
 
@@ -276,7 +276,7 @@ class Servers:
                     self._open_runs.opened(source, stream.due_at)
 
     async def _look(self) -> None:
-        """Publish, for each idle source, whether reports would come, and end what is of silent servers."""
+        """Publish, for each idle source, whether reports would come, and end sources of silent servers."""
         reports = IdleReports()
         await self._go_on()
         while True:
@@ -285,7 +285,7 @@ class Servers:
                 self.look(reports, time.time())
 
     def look(self, reports: IdleReports, now: float) -> None:
-        """Do so at `now`."""
+        """Do so once, at `now`."""
         until = min(now, self.read_to)
         self._liveness.look(until)
         for key, place in [*self._places.items()]:

@@ -1,8 +1,8 @@
 """Streams of LMCache's servers and of the storage behind them: batches in, records out. No IO.
 
 A server's memory dies with it, so it is a source whose sessions are the server's, and whose numbers are the
-server's less one. Storage outlives the servers that write to it, and several may: its batches are numbered as
-they arrive, and its records say how far each server is in them. So either knows by itself what it has taken.
+server's less one. Storage outlives the servers that write to it, of which there may be several: its batches
+are numbered as they arrive, and its records say how far each server is. So both know what they have taken.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ MICROSECONDS = 10**6
 FIRST_ARRIVED = 1
 """Number of the first batch of a storage: 0 would say that nothing came before."""
 MOST_MISSING = 1 << 32
-"""A storage counts no more batches of one server as lost at a time, so that its numbers never run out."""
+"""Batches of one server that a storage counts as lost at a time, at most: its numbers never run out."""
 LOST: GapReason = "replay_not_configured"
-"""Nobody replays what did not arrive."""
+"""What did not arrive cannot be replayed."""
 _NOTHING = Part()
 
 
 class LmcacheServer:
-    """Who publishes, as records say it."""
+    """The publisher, as records describe it."""
 
     engine = "lmcache"
     wire_era = "lmcache-json"
     may_reannounce = None
     clears_all = None
     one_copy = True
-    """A server may store what is there: its own directory then replaces the object."""
+    """A server may store what is already there: its directory then replaces the object."""
 
 
 class ReportStream(ABC):
@@ -56,7 +56,7 @@ class ReportStream(ABC):
     ) -> None:
         """`resume` is where the log ends for the source; the rest is as for a `SourceStream`.
 
-        `remark` is what is odd about it whatever is reported.
+        `remark` is true of the source whatever is reported.
         """
         self.source = source
         self._remark = remark
@@ -110,7 +110,7 @@ class ReportStream(ABC):
         return self._log.taken()
 
     def _past(self, reported: Reported, reached: tuple[int, int]) -> bool:
-        """Count a batch that is not beyond (session of the server, its number); return whether it is one."""
+        """Return whether a batch is not beyond `reached`, (session, number) of its server; count it if so."""
         if reported.incarnation < reached[0]:
             self._log.counts.left_out["past_life"] += 1
             return True
@@ -151,7 +151,7 @@ class MemoryStream(ReportStream):
             if log.begun and reported.incarnation > self._reached[0]:
                 log.end("restarted", received_at)
             if not log.begun:
-                # Whoever reads a server knows its session by this; one that was closed goes on as another.
+                # Every reader of a server derives the same number; a closed session continues as another.
                 self._last = max(reported.incarnation * MICROSECONDS, self._last + 1)
                 log.runs.incarnation = self._last
             if reported.loads_stay:
@@ -164,7 +164,7 @@ class MemoryStream(ReportStream):
 class StorageStream(ReportStream):
     """What is in a storage of one server, or of several.
 
-    It is never complete, as it holds what came before the first report, and nobody clears it.
+    It is never complete, as it holds what came before the first report, and it is never cleared.
     """
 
     def _go_on(self, resume: PositionRecord | None) -> None:

@@ -1,7 +1,7 @@
-"""Reads the Kafka topic that LMCache's servers write to, all its partitions, also those that it gets later.
+"""Reads the Kafka topic that LMCache's servers write to: all its partitions, also those that it gets later.
 
 Offsets are committed only when Kafka has acknowledged every record that follows from what is before them. So
-a successor reads some of it again. Nothing counts twice: positions tell what of each server is in the log.
+a successor reads a part again. Nothing counts twice: positions say what of each server is in the log.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ COMMIT_SECONDS = 1.0
 ANSWER_SECONDS = 20.0
 """How long the broker may take to answer."""
 LOOK_SECONDS = 10.0
-"""How many partitions there are, and how much of them is unread, is looked up this often."""
+"""How often to look up how many partitions there are, and how much of them is unread."""
 MISSES = 3
-"""Looks in a row that find fewer partitions than are read: then the topic is another one of the name."""
+"""Looks in a row that find fewer partitions than are read, until the topic counts as another of that name."""
 POLL_MS = 200
 MOST_RECORDS = 500
 """Taken at a time."""
@@ -51,7 +51,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class TopicTelemetry(Protocol):
-    """Where it reports what happens."""
+    """Where the reading of the topic is reported."""
 
     def reports_unreachable(self, topic: str, reason: str) -> None: ...
     def reports_read(self, topic: str, records: int) -> None: ...
@@ -59,7 +59,7 @@ class TopicTelemetry(Protocol):
 
 
 class TopicReader:
-    """Reads all partitions of the topic, from where the group stands, else from their beginning."""
+    """Reads all partitions of the topic, from the group's offsets or else from their beginning."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class TopicReader:
         """Runs from the start to the stop."""
 
     def start(self) -> None:
-        """Begin to read; whatever is not there yet is waited for."""
+        """Begin to read; what is not there yet is waited for."""
         self._servers.read_to = 0.0
         self.task = asyncio.create_task(self._run(), name="lmcache topic")
 
@@ -124,7 +124,7 @@ class TopicReader:
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=FETCH_BYTES,
         ) as consumer:
-            # Nobody else reads it, so there is nothing to share out: no group is joined.
+            # No other connector reads it, so there is nothing to share out: no group is joined.
             consumer.assign(places)
             commit = _Commit(consumer, self._publisher)
             ends = await asyncio.wait_for(consumer.end_offsets(places), ANSWER_SECONDS)
@@ -169,7 +169,7 @@ class TopicReader:
 
 
 class _Look:
-    """Looks now and then at what the topic has."""
+    """Looks up from time to time what the topic has."""
 
     def __init__(self, consumer: AIOKafkaConsumer, places: Sequence[TopicPartition]) -> None:
         """`places` are the partitions that the consumer reads."""
@@ -185,7 +185,7 @@ class _Look:
         return True
 
     async def partitions(self) -> int:
-        """Return how many there are. Raises KAFKA_FAILURES, also where some are gone."""
+        """Return how many there are. Raises KAFKA_FAILURES, also when partitions have gone."""
         topic = self._places[0].topic
         asking = topic_metadata(client_of(self._consumer), [topic])
         found = (await asyncio.wait_for(asking, ANSWER_SECONDS))[topic]
@@ -197,7 +197,7 @@ class _Look:
         return found.partitions
 
     async def unread(self) -> int:
-        """Return the records behind those that were taken. Raises KAFKA_FAILURES."""
+        """Return how many records were not taken yet. Raises KAFKA_FAILURES."""
         ends = await asyncio.wait_for(self._consumer.end_offsets(self._places), ANSWER_SECONDS)
         count = 0
         for place, end in ends.items():
@@ -207,7 +207,7 @@ class _Look:
 
 
 class _Commit:
-    """Commits what was taken, once everything that follows from it is in the log."""
+    """Commits the offsets of what was taken, once every record that follows from it is in the log."""
 
     def __init__(self, consumer: AIOKafkaConsumer, publisher: Publisher) -> None:
         self._consumer = consumer
@@ -219,7 +219,7 @@ class _Commit:
         self._began_at = 0.0
 
     async def look(self, now: float, flush: Callable[[], None]) -> None:
-        """Commit, or begin to wait for what has to be acknowledged before. Raises KAFKA_FAILURES."""
+        """Commit, or begin to wait for the acknowledgements that it needs. Raises KAFKA_FAILURES."""
         if self._waiting is None:
             if self.taken != self._committed and now - self._began_at >= COMMIT_SECONDS:
                 flush()

@@ -28,7 +28,7 @@ class Registration(msgspec.Struct, gc=False):
 
 
 class Report(msgspec.Struct, gc=False):
-    """What came at once, undecoded but for where its batches begin and end."""
+    """One record or request, decoded only as far as where its batches begin and end."""
 
     batches: list[Raw] = []
 
@@ -72,7 +72,7 @@ class CacheBatch(msgspec.Struct, gc=False):
     """Clock of the server, 0 if it does not say."""
     capacity_bytes: Total = 0
     capacity_revision: Total = 0
-    """Which declaration of capacities this batch is of; one that is newer replaces those before."""
+    """Which declaration of capacities this batch is of; a newer one replaces those before."""
 
 
 decode_report = msgspec.json.Decoder(Report).decode

@@ -1,4 +1,4 @@
-"""Positions by the log alone, which is read from its end, part after part. No IO."""
+"""Positions from the log alone, which is read backwards, part by part. No IO."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from schemas.positions import PositionRecord
 
 
 class Backwards:
-    """What one partition of the events topic says, of which the newest part is read first.
+    """The positions in one partition of the events topic, of which the newest part is read first.
 
-    Once all parts are in, positions are those of reading it from the beginning. Before, those of sources in
-    the newer parts already are, as a source's newest record is of its last session, but for those whose
-    numbers are in older ones.
+    Once all parts are read, positions are the same as if it had been read from the beginning. Before that,
+    those of sources in the newer parts already are, as a source's newest record is of its last session:
+    except where the session's last sequence number is in an older part.
     """
 
     def __init__(self, partition: int, end: int) -> None:
@@ -33,7 +33,7 @@ class Backwards:
         advance(position, mention)
 
     def part_read(self) -> None:
-        """End the present part; the next one is what came before it."""
+        """End the present part; the next one precedes it in the log."""
         for source, position in self._part.items():
             later = self.positions.get(source)
             if later is not None:
@@ -45,9 +45,9 @@ class Backwards:
         self._part = {}
 
     def given_up(self) -> None:
-        """Read no older part: a session of which no number was found ends.
+        """Close sessions of which no sequence number was found, as no older part will be read.
 
-        Continued, it would take in the batches of a next one, which nothing distinguishes from its own.
+        Continued, such a session would take in those of a next one, which nothing distinguishes from its own.
         """
         for position in self.positions.values():
             position.closed = position.closed or position.seq is None

@@ -33,14 +33,14 @@ from schemas.settings import Kafka
 WRITE_SECONDS = 1.0
 """Positions that moved are written this often."""
 REFRESH_EVERY = 10
-"""Every so many rounds all positions are written, so that none points far back, even of an idle source."""
+"""After so many rounds all positions are written, so that none points far back, not even an idle source's."""
 OWNERS_EVERY = 6
-"""Every so many refreshes, look for other connectors that wrote positions of our sources since the last."""
+"""After so many refreshes, look for other connectors that wrote positions of our sources meanwhile."""
 QUIET_LOOKS = 10
-"""Who wrote no position for so many looks, ten minutes, has ended. One that was frozen meanwhile and wakes up
-may publish something in a later incarnation, and end before it writes where that is."""
+"""A connector that wrote no position for so many looks, ten minutes, counts as ended. If it was only frozen,
+it may still publish something in a later incarnation, and end before it writes where that is."""
 END_SECONDS = 5.0
-"""A source that comes back waits so long until its end is acknowledged; then it is tried again."""
+"""How long a source that comes back waits for the acknowledgement of its end; then it is tried again."""
 END_LOOK_SECONDS = 0.01
 WRITE_TIMEOUT_SECONDS = 30.0
 FOLLOWS = (
@@ -51,7 +51,7 @@ FOLLOWS = (
 
 
 class PositionsUnwritable(SourcesNotAdded):
-    """Kafka does not take the start positions of a successor."""
+    """Kafka does not accept the positions from which a successor would start."""
 
     heals = True
     topic: str
@@ -69,7 +69,7 @@ class PositionsTelemetry(ReaderTelemetry, Protocol):
 
 
 Overtaken = Callable[[SourceKey, StoredPosition], None]
-"""Called where another connector has published a later incarnation of a source, with where the log ends."""
+"""Called when another connector has published a later incarnation of a source, with its position there."""
 
 
 class Log(Protocol):
@@ -85,15 +85,15 @@ class Log(Protocol):
 
 
 class _Other(NamedTuple):
-    """Where another connector was in the log with a source of ours."""
+    """How far another connector was in the log with a source of ours."""
 
     stored: Stored
     looks: int
-    """So many looks saw no position of it."""
+    """How many looks since then have found no position of it."""
 
     @classmethod
     def at(cls, position: PositionRecord, ends: Mapping[int, int], looks: int) -> _Other:
-        """Return it as the next look takes it up: behind all that was read, as if it lived until then."""
+        """Return it for the next look: behind all that was read, as if it were alive until then."""
         position = msgspec.structs.replace(position, offset=ends[position.partition] - 1)
         until = time.time() + WRITE_SECONDS * REFRESH_EVERY * OWNERS_EVERY
         return cls(Stored(position, until), looks)
@@ -102,8 +102,8 @@ class _Other(NamedTuple):
 class Positions:
     """The positions of one connector's sources.
 
-    `resume` gives a start position that is exact: the stored one, moved by what the events topic holds
-    behind it. While the connector runs, what Kafka acknowledges is written about once a second.
+    `resume` returns start positions that are exact: the stored ones, advanced by what the events topic holds
+    behind them. While the connector runs, what Kafka acknowledges is written about once a second.
     """
 
     def __init__(
@@ -119,11 +119,11 @@ class Positions:
         self._topic_id = ""
         """Of the events topic."""
         self._looked_to: dict[int, int] = {}
-        """Offsets of the positions topic: what others write from there on was not seen yet."""
+        """Offsets of the positions topic up to which the positions of others have been seen."""
         self._beginning: set[SourceKey] = set()
-        """Sources of ours whose first position was not seen there: `resume` has read what comes before it."""
+        """Our sources whose first position has not been seen there yet: `resume` read what precedes it."""
         self._others: dict[SourceKey, _Other] = {}
-        """Who wrote positions of our sources, and has not been quiet for too long."""
+        """Other connectors that wrote positions of our sources, and have not been quiet for too long."""
         self._reader: PositionReader | None = None
         self._reading = asyncio.Lock()
         self._writing = asyncio.Lock()
@@ -131,7 +131,7 @@ class Positions:
         """Runs from the start to the stop."""
 
     async def start(self) -> None:
-        """Connect, when the log has been.
+        """Connect; the log must be connected already.
 
         Raises TopicMissing, TopicHidden, RightMissing, PositionsUnreadable, CertificateUnreadable.
         """
@@ -153,7 +153,7 @@ class Positions:
         self.task = asyncio.create_task(self._keep(reader), name="positions")
 
     async def resume(self, sources: Iterable[Source]) -> dict[SourceKey, PositionRecord]:
-        """Return where these sources stand, and keep their positions from now on.
+        """Return the positions of these sources, and keep them from now on.
 
         `incarnation` is 0 for a source that is not known. Raises PositionsUnreadable, PositionsUnwritable;
         the call may be repeated.
@@ -162,7 +162,7 @@ class Positions:
         if self._reader is None:
             raise RuntimeError("resume before the start")
         await self._ended(source.key for source in wanted)
-        # What was acknowledged before, of sources that come back, has to be found.
+        # What was acknowledged before, of sources that come back, has to be among the stored positions.
         await self._write(self._ledger.take())
         async with self._reading:
             stored = await self._reader.stored()
@@ -183,7 +183,7 @@ class Positions:
             position.topic_id = self._topic_id
             position.place = source.place
             positions[source.key] = position
-            # Whoever wrote it has ended, or is frozen.
+            # The connector that wrote it has ended, or is frozen.
             if position.connector not in ("", self._ledger.connector):
                 self._others[source.key] = _Other.at(position, ends, 0)
         self._ledger.begin(
@@ -191,13 +191,13 @@ class Positions:
             {source.key: source.life for source in wanted},
         )
         self._beginning.update(positions)
-        # Whatever is published of these sources from here on is where a successor looks for it.
+        # From here on a successor finds whatever is published of these sources.
         await self._send_surely(self._ledger.take())
         self._telemetry.positions_loaded(len(wanted), len(usable))
         return positions
 
     async def places(self) -> list[tuple[str, str, str]]:
-        """Return the places of sources that servers report and whose end is not known.
+        """Return the places of sources that LMCache's servers report and whose session is not closed.
 
         Raises PositionsUnreadable; the call may be repeated.
         """
@@ -210,7 +210,7 @@ class Positions:
         return [one.place for one in positions if one.place and one.incarnation and not one.closed]
 
     async def _ended(self, sources: Iterable[SourceKey]) -> None:
-        """Return when the ends of sources that come back are in the log. Raises PositionsUnwritable."""
+        """Wait until the ends of sources that come back are in the log. Raises PositionsUnwritable."""
         coming = list(sources)
         deadline = time.monotonic() + END_SECONDS
         while self._ledger.ending(coming):
@@ -219,7 +219,7 @@ class Positions:
             await asyncio.sleep(END_LOOK_SECONDS)
 
     def acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
-        """Records are in the events topic: see `connectors.publish.publisher.Acknowledged`."""
+        """Note that records are in the events topic: see `connectors.publish.publisher.Acknowledged`."""
         self._ledger.acknowledged(partition, offset, mentions)
 
     def forget(self, source: SourceKey) -> None:
@@ -227,7 +227,7 @@ class Positions:
         self._ledger.forget(source)
 
     async def write(self, seconds: float) -> None:
-        """Write for the last time what has moved, within `seconds`."""
+        """Write the positions that have moved, for the last time and within `seconds`."""
         await ended(self.task)
         if self.task is not None:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -277,7 +277,7 @@ class Positions:
                     self._ledger.account(partition, ends[partition] - 1)
 
     async def _recover(self, reader: PositionReader, ends: Mapping[int, int]) -> dict[SourceKey, Stored]:
-        """Write the positions of all sources in the log, because the topic has none at all.
+        """Write the positions of all sources in the log, because the positions topic has none at all.
 
         It was lost, or nothing was ever published. The first connector to start does so for the others, too.
         """
@@ -290,8 +290,8 @@ class Positions:
         return {(each.replica, each.dp_rank): Stored(each, time.time()) for each in positions}
 
     async def _look_for_others(self, reader: PositionReader) -> None:
-        """Report our sources whose positions another connector writes as well, and go on with its incarnation
-        where that is later. Raises PositionsUnreadable.
+        """Report our sources whose positions another connector writes as well, and continue with its
+        incarnation where that is later. Raises PositionsUnreadable.
 
         What it published since its last position counts, too, as it may have been killed.
         """
@@ -303,9 +303,9 @@ class Positions:
             source = (position.replica, position.dp_rank)
             if position.connector == self._ledger.connector:
                 self._beginning.discard(source)
-            # Without a name it was recovered from the log, by somebody who need not read the source.
+            # Without a name it was recovered from the log, by a connector that need not read the source.
             elif position.connector and source in self._ledger:
-                # Before our first position, too: compaction may have taken the record of that.
+                # Those before our first position, too: compaction may have removed the record of ours.
                 found.setdefault(source, Found()).add(stored)
                 if source not in self._beginning:
                     beside.add(source)
@@ -314,7 +314,7 @@ class Positions:
         for source in beside:
             self._telemetry.source_contested(*source, now[source].position.connector)
         ends = await reader.ends()
-        # Who wrote nothing since the last look may have published something after it.
+        # A connector that wrote no position since the last look may still have published something.
         heard = {source: other for source, other in self._others.items() if other.looks < QUIET_LOOKS}
         heard |= {source: _Other(stored, 0) for source, stored in now.items()}
         seen = {
@@ -331,7 +331,7 @@ class Positions:
             self._compare(msgspec.structs.replace(other.stored.position), ends)
 
     def _compare(self, other: PositionRecord, ends: Mapping[int, int]) -> None:
-        """Go on where another connector is in the log, if that is in a later incarnation."""
+        """Continue where another connector is in the log, if that is in a later incarnation."""
         source = (other.replica, other.dp_rank)
         other.offset = ends[other.partition] - 1
         if self._ledger.overtaken(other) and self._tell_overtaken is not None:
@@ -340,9 +340,9 @@ class Positions:
             )
 
     def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:
-        """Tell whether a position can be one of the log as it is: a topic made again has other offsets.
+        """Return whether a position fits the log as it is: a topic that was made again has other offsets.
 
-        If not, what follows is a new incarnation.
+        If not, the position is closed, so that a new incarnation follows.
         """
         if self._is_of(position, ends):
             return True
@@ -352,7 +352,7 @@ class Positions:
         return False
 
     def _is_of(self, position: PositionRecord, ends: Mapping[int, int]) -> bool:
-        """Tell whether a position is one of the log as it is."""
+        """Return whether a position fits the log as it is."""
         partition = partition_of(position.replica, self._log.partitions)
         if not self._is_of_topic(position) or position.partition != partition:
             return False

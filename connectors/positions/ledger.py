@@ -11,10 +11,10 @@ from connectors.sources import SourceKey
 from schemas.positions import PositionRecord
 
 MOST_EMITTERS = 1000
-"""Publishers of one source of which it is known how far they are: they are in each of its positions."""
+"""Publishers of one source whose progress is kept, at most: they are in each of its positions."""
 
 Reached = tuple[int, int]
-"""Session of a publisher, and one of its numbers."""
+"""Session of a publisher, and a sequence number in it."""
 
 
 def advance(position: PositionRecord, mention: Mention) -> None:
@@ -32,19 +32,19 @@ def advance(position: PositionRecord, mention: Mention) -> None:
         position.seq, position.fingerprint = mention.seq, mention.fingerprint
     position.closed = position.closed or mention.closed
     if mention.emitters:
-        # Copies of a position share it.
+        # A new one, as copies of a position share it.
         position.emitters = latest(position.emitters, mention.emitters)
 
 
 def progress(position: PositionRecord) -> tuple[int, int]:
-    """Return what orders the positions of one source: its incarnation, and how far it is."""
+    """Return what orders the positions of one source: its incarnation, and its sequence number or -1."""
     return position.incarnation, -1 if position.seq is None else position.seq
 
 
 def latest(before: Mapping[str, Reached], now: Mapping[str, Reached]) -> dict[str, Reached]:
-    """Return how far each publisher is, who reported last at the end; one of too many is forgotten.
+    """Return how far each publisher is, the last to report at the end; of too many the first are dropped.
 
-    Ids of servers may be made up anew at each start.
+    Servers may make up a new id at each start.
     """
     found = {emitter: reached for emitter, reached in before.items() if emitter not in now}
     found |= {emitter: max(before.get(emitter, reached), reached) for emitter, reached in now.items()}
@@ -74,10 +74,10 @@ class Ledger:
     def begin(
         self, positions: Iterable[PositionRecord], lives: Mapping[SourceKey, str] | None = None
     ) -> None:
-        """Take over sources where they stand; each is due to be written.
+        """Take over sources at these positions; each is due to be written.
 
-        `lives` has the names of the engines' present sessions. An open incarnation of which nobody said
-        so is taken to be of the present one.
+        `lives` has the names of the engines' present sessions. An open incarnation without such a name is
+        assumed to be of the present one.
         """
         for position in positions:
             source = (position.replica, position.dp_rank)
@@ -89,20 +89,20 @@ class Ledger:
             self._changed.add(source)
 
     def forget(self, source: SourceKey) -> None:
-        """Drop a source as soon as it is written that its incarnation, if it has one, is closed."""
+        """Drop a source once a position is written that says its incarnation, if it has one, is closed."""
         if source in self._positions:
             self._leaving.add(source)
             self._changed.add(source)
 
     def ending(self, sources: Iterable[SourceKey]) -> bool:
-        """Tell whether one of these was forgotten, and the end of its incarnation is not in the log yet."""
+        """Return whether one of these was forgotten, and the end of its incarnation is not in the log yet."""
         leaving = (self._positions[source] for source in sources if source in self._leaving)
         return any(position.incarnation and not position.closed for position in leaving)
 
     def acknowledged(self, partition: int, offset: int, mentions: Sequence[Mention]) -> None:
-        """Records are in the log, the last one at `offset`; a negative one is unknown.
+        """Note that records are in the log, the last one at `offset`; a negative offset is unknown.
 
-        Report the records of a partition in offset order.
+        To be called in the order of offsets of each partition.
         """
         for mention in mentions:
             position = self._positions.get(mention.source)
@@ -115,14 +115,14 @@ class Ledger:
         self.account(partition, offset)
 
     def account(self, partition: int, offset: int) -> None:
-        """All our records up to `offset` have been reported."""
+        """Note that all our records up to `offset` have been reported."""
         if offset > self._accounted.get(partition, -1):
             self._accounted[partition] = offset
 
     def overtaken(self, by: PositionRecord) -> bool:
-        """Another connector has published this of a source of ours; return whether its incarnation is later.
+        """Compare with what another connector published of a source; return whether its incarnation is later.
 
-        Then the source goes on there: readers leave out what comes of an earlier one.
+        If so, the source continues there: readers leave out what is of an earlier one.
         """
         source = (by.replica, by.dp_rank)
         position = self._positions.get(source)
@@ -148,7 +148,7 @@ class Ledger:
         return taken
 
     def written(self, positions: Iterable[PositionRecord]) -> None:
-        """These are in the positions topic."""
+        """Note that these are in the positions topic."""
         for position in positions:
             source = (position.replica, position.dp_rank)
             if source in self._leaving and (position.closed or not position.incarnation):
@@ -156,5 +156,5 @@ class Ledger:
                 del self._positions[source], self._lives[source]
 
     def unwritten(self, positions: Iterable[PositionRecord]) -> None:
-        """These could not be written; they are due again."""
+        """Note that these could not be written; they are due again."""
         self._changed.update((position.replica, position.dp_rank) for position in positions)

@@ -1,4 +1,4 @@
-"""Read where sources are in the log: the positions topic, then what came after it in the events topic."""
+"""Reads where sources are in the log: the positions topic, then what came after it in the events topic."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ STILL_SECONDS = 20.0
 TAIL_SECONDS = 30.0
 """How long the events topic is read for what the stored positions do not know yet."""
 HORIZON_SECONDS = 60.0
-"""An owner that lives writes all its positions far more often: events of a source that were published later
-than this after its position are none of that owner's."""
+"""A live owner writes all its positions far more often, so events of a source that were published later than
+this after a position are not that owner's."""
 PART_RECORDS = 1000
-"""Of a partition that is read from its end: so many at first, then twice as many each time."""
+"""Size of the first part of a partition that is read backwards; each next one has twice as many records."""
 MOST_PART_RECORDS = 4000
 FETCH_BYTES = 8 << 20
 _POLL_MS = 500
@@ -45,7 +45,7 @@ Value = TypeVar("Value")
 
 
 class PositionsUnreadable(SourcesNotAdded):
-    """Kafka does not give what the start positions are read from."""
+    """The start positions cannot be read from Kafka."""
 
     heals = True
     topic: str
@@ -71,7 +71,7 @@ class Topic(NamedTuple):
 
 
 Place = tuple[int, float]
-"""An offset of the events topic, and when somebody was there: seconds since the epoch."""
+"""An offset of the events topic, and when a connector was there: seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Stored:
     written_at: float
     """Seconds since the epoch, by the clock of its writer."""
     others: tuple[Place, ...] = ()
-    """Where other connectors were in the log that read the source as well: what they published behind that it
-    does not account for."""
+    """Where other connectors that read the source as well were in the log. The position does not account for
+    what they published behind that."""
 
     @property
     def place(self) -> Place:
@@ -100,10 +100,10 @@ class Found:
         self._seen: set[str] = set()
 
     def add(self, stored: Stored) -> None:
-        """Take the next one."""
+        """Add the next one."""
         writer = stored.position.connector
         if writer not in self._seen:
-            # Who begins has read what others published before; those that live may publish more behind it.
+            # A connector that begins has read what others published before; live ones may publish more.
             self._seen.add(writer)
             offset, now = stored.place
             self._places = {
@@ -117,7 +117,7 @@ class Found:
 
     @property
     def furthest(self) -> Stored | None:
-        """The one that counts, and where other writers were."""
+        """The position that counts, with where the other writers were."""
         best = self._furthest
         if best is None:
             return None
@@ -163,8 +163,8 @@ class PositionReader:
     async def stored(self) -> dict[SourceKey, Stored]:
         """Return the latest position of every source. Raises PositionsUnreadable.
 
-        Of several connectors that read one engine, the one behind may write last: the position that is
-        furthest counts. A record that cannot be decoded is reported; its source stays unknown.
+        If several connectors read one engine, the one that lags may write last, so the furthest position
+        counts. A record that cannot be decoded is reported; its source stays unknown.
         """
         found: dict[bytes, Found] = {}
         for topic_partition, end in (await self._ends(self._positions)).items():
@@ -190,11 +190,11 @@ class PositionReader:
         return {topic_partition.partition: end for topic_partition, end in ends.items()}
 
     async def follow(self, stored: Iterable[Stored], ends: Mapping[int, int]) -> None:
-        """Move positions by what the events topic holds of their sources behind them and behind `others`, up
-        to `ends`.
+        """Advance positions by what the events topic has of their sources, behind them and behind `others`,
+        up to `ends`.
 
-        A partition is read from the smallest offset; where nothing of interest can come any more, reading
-        goes on at the next one. Raises PositionsUnreadable.
+        A partition is read from the smallest of these offsets; where nothing relevant can follow, reading
+        continues at the next of them. Raises PositionsUnreadable.
         """
         by_partition: dict[int, list[Stored]] = {}
         for item in stored:
@@ -265,7 +265,7 @@ class PositionReader:
                 if message.key in keys and (mention := _mention(message)) is not None:
                     position = positions.get(mention.source)
                     if position is not None:
-                        # Of what it accounts for already nothing moves it.
+                        # Records that it already accounts for do not move it.
                         advance(position, mention)
                 while starts and starts[0][0] <= message.offset + 1:
                     until = max(until, starts.popleft()[1])
@@ -307,7 +307,7 @@ class PositionReader:
                 raise PositionsUnreadable(topic_partition.topic, f"nothing came for {STILL_SECONDS:.0f} s")
 
     def _stored(self, message: Any) -> Stored | None:
-        """Return what a record of the positions topic says; None for a deletion, or if it says nothing."""
+        """Return what a record of the positions topic says; None for a deletion, or if it is unusable."""
         if message.value is None:
             return None
         try:
@@ -327,7 +327,7 @@ class PositionReader:
 
 
 class _Outline(msgspec.Struct, gc=False):
-    """An events record without looking into its batches."""
+    """An events record whose batches are not decoded."""
 
     replica: str
     dp_rank: int
@@ -346,7 +346,7 @@ _DECODERS: dict[bool, tuple[Callable[[bytes], _Outline], Callable[[Any], Batch]]
 
 
 def _mention(message: Any) -> Mention | None:
-    """Return what an events record says; None if it cannot be decoded; its other readers skip it as well."""
+    """Return what an events record says; None if it cannot be decoded: other readers skip it as well."""
     outline_of, batch_of = _DECODERS[dict(message.headers).get("content-type") == JSON]
     try:
         outline = outline_of(message.value or b"")

@@ -1,1 +1,1 @@
-"""What every process has: compiled code, errors, health pages, readable logs, metrics, waiting, an end."""
+"""What every process needs: compiled code, errors, health pages, logs, metrics, waiting and stopping."""

@@ -1,9 +1,9 @@
-"""When it is believed that most of what was there is gone. No IO.
+"""When to believe that most of what was known is gone. No IO.
 
-A file is empty while a disk is full or a mount is half done, a list is empty while its server comes up, and
-who cannot be heard may only be cut off from us. What follows from believing it would have to be undone:
-sessions end, and figures drop to nothing. So most of anything is taken to be gone only if that is found for a
-while, by who answers properly all that time; what goes one by one is believed at once.
+A file is empty while a disk is full or a mount is half done, a list is empty while its server starts, and an
+engine that is not heard may only be cut off from us. To believe it wrongly ends sessions and drops figures to
+nothing. So most of anything counts as gone only after proper answers have said so for a while, without a
+failure in between; what disappears one by one is believed at once.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ CONFIRM_SECONDS = 30.0
 
 
 class Absence:
-    """What one source of answers says of who is there."""
+    """Judges what is missing in successive answers to one question."""
 
     def __init__(self, doubted: Callable[[int, int], None]) -> None:
-        """`doubted` gets, once for each time, how many were known and how many are found."""
+        """`doubted` is called once for each doubt, with how many were known and how many are found."""
         self._doubted = doubted
         self._since: float | None = None
         self.pending = False
         """Whether the last answer was not believed."""
 
     def believed(self, known: int, found: int, now: float) -> bool:
-        """Take a proper answer; return whether those who are missing in it are gone.
+        """Judge a proper answer; return whether what is missing in it is gone.
 
-        `known` of them counted before it. `now` is seconds of any clock that goes forward.
+        `known` counted before it, `found` are in it. `now` is in seconds of any monotonic clock.
         """
         if 2 * found >= known:
             self.pending, self._since = False, None
@@ -42,5 +42,5 @@ class Absence:
         return True
 
     def unanswered(self) -> None:
-        """There was no proper answer, so what is in doubt has to be found so for a while from now on."""
+        """Note that there was no proper answer: a doubt then takes the whole time again to be confirmed."""
         self._since = None

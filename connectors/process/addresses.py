@@ -1,4 +1,4 @@
-"""Addresses and names of others as they may be shown: in logs, in errors, on a terminal."""
+"""Makes addresses and foreign text safe to show in logs, in errors and on a terminal."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def shown(url: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with what may be secret hidden in all addresses that stand in it."""
+    """Return a text with what may be secret hidden in all its addresses."""
     if "://" not in text:
         return text
     return _QUERY.sub(rf"\1{HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", text))
 
 
 def printable(text: str) -> str:
-    r"""Return the text with what moves a cursor, breaks a line or turns the reading direction as `\x1b`.
+    r"""Return the text with characters escaped, like `\x1b`, that move a cursor, break a line or turn text.
 
-    Unicode calls it control, format, surrogate, private, unassigned, or a separator that is no blank.
+    In Unicode: control, format, surrogate, private use, unassigned, and separators other than the space.
     """
     if text.isprintable():
         return text

@@ -6,7 +6,7 @@ from msgspec import Raw
 
 
 def array_length(raw: Raw | bytes) -> int:
-    """Return how many elements an undecoded array says it has; 0 for what is no array."""
+    """Return how many elements an undecoded array says it has; 0 if it is no array."""
     head = bytes(memoryview(raw)[:5])
     if head[0] & 0xF0 == 0x90:
         return head[0] & 0x0F

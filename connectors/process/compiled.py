@@ -23,15 +23,15 @@ _compile: Any = numba.njit
 _Pointer: Any = types.CPointer
 _Tuple: Any = types.BaseTuple
 _OWN_SOURCE = inspect.getsource(sys.modules[__name__])
-"""Part of all compiled code: how pointers are read, and what it is compiled with."""
+"""Part of the version of all compiled code: it decides how pointers are read and how code is compiled."""
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile a function at its first call, and keep the code where numba finds a directory to write to.
+    """Compile a function at its first call, and cache the code where numba finds a directory to write to.
 
     That is NUMBA_CACHE_DIR, beside the file, or the user's cache directory. Without any of them every
-    process compiles anew. The code keeps the interpreter's lock: for loops over what other threads may
-    change, and for short ones, which would wait for the lock longer than they run.
+    process compiles again. The code holds the interpreter's lock: for loops over data that other threads may
+    change, and for short loops, which would wait for the lock longer than they run.
     """
     return _compiled(function, nogil=False)
 
@@ -42,19 +42,19 @@ def compiled_nogil(function: _Function) -> _Function:
 
 
 def _compiled(function: _Function, *, nogil: bool) -> _Function:
-    # Numba compiles kept code anew when the file of the function changed, not when one it calls into did.
+    # Numba compiles cached code again if the function's file has changed, not if one that it calls into has.
     function.__qualname__ += f"_{_version(cast(FunctionType, function))}{'_nogil' if nogil else ''}"
     try:
         return cast(_Function, _compile(cache=True, nogil=nogil)(function))
-    except RuntimeError:  # numba's way of saying that the code can be kept nowhere
+    except RuntimeError:  # what numba raises if it finds no directory for its cache
         return cast(_Function, _compile(nogil=nogil)(function))
 
 
 @cache
 def _version(function: FunctionType) -> str:
-    """Return a digest of what the machine code of a function is made of: its bytecode and all it refers to.
+    """Return a digest of what determines a function's machine code: its bytecode and all it refers to.
 
-    Not of its source: to find its end Python splits it into tokens, a tenth of a second for all together.
+    Not of its source: to find where that ends Python tokenizes it, a tenth of a second for all functions.
     """
     said = repr(_said(function.__code__)), repr(function.__defaults__), _OWN_SOURCE
     digest = hashlib.sha256("".join(said).encode())
@@ -72,13 +72,13 @@ def _version(function: FunctionType) -> str:
 
 
 def _said(code: CodeType) -> tuple[Any, ...]:
-    """Return what a code object says, without where it stands, those of functions inside it included."""
+    """Return what a code object and those inside it contain, without their place in the source."""
     constants = [_said(each) if isinstance(each, CodeType) else each for each in code.co_consts]
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
 
 
 def inner(function: _Function) -> _Function:
-    """Compile a function that only compiled functions call; its code is kept as part of theirs."""
+    """Compile a function that only compiled functions call; its code is cached as part of theirs."""
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(_Function, _compile(**options)(function))
 
@@ -86,8 +86,8 @@ def inner(function: _Function) -> _Function:
 def inlined(function: _Function) -> _Function:
     """Make a function part of every compiled one that calls it.
 
-    For those that take named tuples of arrays: passing one to a function passes each array on its own, and
-    taking an array out of it counts its references.
+    For functions that take named tuples of arrays: a call would pass each array on its own, and taking an
+    array out of the tuple counts its references.
     """
     return cast(_Function, _compile(inline="always")(function))
 
@@ -108,8 +108,8 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def borrowed(typing_context: Any, value: Any) -> Any:
     """Return an array, or a named tuple of arrays, whose references a compiled function does not count.
 
-    Counting them takes longer than many loops do, at each access to an array in a tuple. For arguments only:
-    the caller keeps them until the function returns.
+    Counting them, at each access to an array in a tuple, takes longer than many loops do. For arguments only:
+    the caller keeps them alive until the function returns.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -120,9 +120,9 @@ def borrowed(typing_context: Any, value: Any) -> Any:
 
 @cast(Callable[[Any], Any], intrinsic)
 def fetch_ahead(typing_context: Any, array: Any, at: Any) -> Any:
-    """Begin to bring an item of an array into the cache, for compiled functions; it may lie behind the end.
+    """Prefetch an item of an array into the CPU's cache, for compiled functions; it may lie behind the end.
 
-    Items far apart come side by side then, and not each when the one before was looked at.
+    Items far apart are then loaded in parallel, and not each after the one before it was used.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -153,7 +153,7 @@ def _pointer_to(item: Any) -> Any:
 def word_at(typing_context: Any, pointer: Any, offset: Any) -> Any:
     """Return the eight bytes at `offset` behind a pointer to bytes as one number, for compiled functions.
 
-    For comparing: in which order they are read is the machine's. Nothing checks bounds.
+    For comparing only, as the byte order is the machine's. Bounds are not checked.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -183,21 +183,21 @@ def _ordered(result: Any, order: str) -> Any:
 
 
 big_endian_at = _ordered(types.uint64, "big")
-"""Returns the whole number in the eight bytes at `offset` behind a pointer to bytes, first byte first.
+"""Returns the unsigned big-endian integer in the eight bytes at `offset` behind a pointer to bytes.
 
-Nothing checks bounds.
+Bounds are not checked.
 """
 little_endian_at = _ordered(types.uint64, "little")
-"""The same, last byte first."""
+"""The same, little-endian."""
 double_at = _ordered(types.float64, "big")
-"""The same as `big_endian_at` for a number with a fraction (IEEE 754)."""
+"""The same as `big_endian_at`, for a double (IEEE 754)."""
 pointer_to_bytes = _pointer_to(types.uint8)
 """Returns bytes at an address (`array.ctypes.data`), for compiled functions.
 
 Passing an array costs a count of its references at each call, and indexing it a check for negative indices.
-The array must outlive the pointer; nothing checks bounds.
+The array must outlive the pointer; bounds are not checked.
 """
 pointer_to_numbers = _pointer_to(types.int64)
-"""The same for whole numbers of eight bytes."""
+"""The same for signed integers of eight bytes."""
 pointer_to_words = _pointer_to(types.uint64)
-"""The same for those without a sign."""
+"""The same for unsigned integers of eight bytes."""

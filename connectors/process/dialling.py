@@ -1,8 +1,8 @@
-"""How a ZMQ socket gets to an engine whose name may have addresses of two kinds.
+"""How a ZMQ socket reaches an engine whose name may have IPv4 and IPv6 addresses.
 
-A socket of libzmq asks the resolver for one kind of address, each time that it connects, and takes the first
-that it is told; one that asks for IPv6 takes IPv4 where the name has nothing else. So whether an engine
-that listens on one kind is reached by a name with both is a matter of which kind is asked for.
+Each time that it connects, a libzmq socket asks the resolver for one kind of address and takes the first one;
+a socket that asks for IPv6 takes IPv4 if the name has nothing else. So an engine whose name has both kinds,
+and which listens on one, is reached only if that kind is asked for.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import re
 import zmq
 
 FIRST_SECONDS = 1.0
-"""So long the first kind is tried, and twice as long each time after it."""
+"""How long the first kind is tried; each try after it takes twice as long as the one before."""
 LONGEST_SECONDS = 30.0
-"""Also how long a connection that is lost may take to come back the way it came."""
+"""Longest try; also how long a lost connection may take to come back by the same kind."""
 
 _NUMBERS = re.compile(r"tcp://[0-9.]+:\d+")
 
 
 def kinds_of(endpoint: str) -> tuple[bool, ...]:
-    """Return whether to ask for IPv6 addresses: for a name no, which comes first, and yes."""
+    """Return, for each kind to try in order, whether it is IPv6; a name may have both, IPv4 comes first."""
     if endpoint.startswith("tcp://["):
         return (True,)
     if not endpoint.startswith("tcp://") or _NUMBERS.fullmatch(endpoint):
@@ -29,16 +29,16 @@ def kinds_of(endpoint: str) -> tuple[bool, ...]:
 
 
 def connect(socket: zmq.Socket[bytes], endpoint: str, *, ipv6: bool) -> None:
-    """Begin to connect, and to connect again, by addresses of one kind. Raises ZMQError."""
+    """Let a socket connect, and reconnect, by addresses of one kind. Raises ZMQError."""
     socket.setsockopt(zmq.IPV6, int(ipv6))
     socket.connect(endpoint)
 
 
 class Dialling:
-    """A socket's way to its endpoint: by one kind of address and then by the other, until it is connected."""
+    """Connects a socket to its endpoint by one kind of address and the other in turn, until it succeeds."""
 
     def __init__(self, socket: zmq.Socket[bytes], endpoint: str, now: float) -> None:
-        """Begin to connect; `now` is of any clock that goes forward. Raises ZMQError."""
+        """Begin to connect; `now` is of any monotonic clock. Raises ZMQError."""
         self._socket = socket
         self._endpoint = endpoint
         self._kinds = kinds_of(endpoint)
@@ -48,9 +48,9 @@ class Dialling:
         connect(socket, endpoint, ipv6=self._kinds[0])
 
     def look(self, connected: bool, now: float) -> None:
-        """Try the other kind if there is one and the present one had its time.
+        """Try the other kind, if there is one, once the present one has had its time.
 
-        What the socket holds unread of a connection that was lost is let go by that.
+        That discards what the socket still holds unread of a lost connection.
         """
         if connected:
             self._patience, self._until = FIRST_SECONDS, now + LONGEST_SECONDS

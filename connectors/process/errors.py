@@ -1,4 +1,4 @@
-"""What the operator has to know, in one line; and how an error says what data it has."""
+"""Errors that declare the data they carry, and among them those that are one line for the operator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ else:
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 class DataError(Exception):
-    """An error that says its data as annotations, and its text as a template.
+    """An error that declares its data as annotations, and its text as a template.
 
     Each subclass is made a dataclass: what it annotates are attributes and the arguments of its constructor.
     `str()` is `line` with the attributes filled in, unless a subclass computes more. A subclass whose `line`
-    names no attribute raises TypeError.
+    names something that is no attribute raises TypeError.
     """
 
     line: ClassVar[str] = ""
@@ -40,6 +40,6 @@ class OperatorError(DataError):
     """Something outside the program is wrong; `str()` is one line that says what, and what to do."""
 
     heals = False
-    """Whether it may end while the process waits: somebody starts, makes, repairs or allows something."""
+    """Whether it may end while the process waits: somebody starts, creates, repairs or permits something."""
     again_seconds = 0.5
-    """Before the next try: what has come back is noticed within this time."""
+    """Pause before the next try: a recovery is noticed within this time."""

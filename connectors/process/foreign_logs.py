@@ -14,10 +14,10 @@ _RAISED = frozenset({"clickhouse_connect", "urllib3"})
 
 
 class ForeignLogs(logging.Filter):
-    """Lets all own records through, and of each library one record a level and LOG_SECONDS.
+    """Lets all own records through, and in LOG_SECONDS one record of each library and level.
 
-    The next one says how many were left out. What libraries log below WARNING helps nobody outside them, and
-    is left out.
+    The next one says how many were left out. What libraries log below WARNING helps only their developers:
+    it is left out.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

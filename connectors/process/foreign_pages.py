@@ -1,7 +1,7 @@
-"""No page of another site asks a listener that has no login: browsers reach loopback from any page they show.
+"""Keeps pages of other sites from a listener without a login: browsers let any page reach loopback.
 
-What a browser sends for a page without asking first, and what its headers say of that page, is of the Fetch
-standard (https://fetch.spec.whatwg.org, "CORS-safelisted") and of Fetch Metadata
+What a browser sends for a page without a preflight request is defined by the Fetch standard
+(https://fetch.spec.whatwg.org, "CORS-safelisted"), and what its headers say about that page by Fetch Metadata
 (https://www.w3.org/TR/fetch-metadata).
 """
 
@@ -17,7 +17,7 @@ from connectors.process.addresses import printable
 
 ForeignReason = Literal[
     "foreign_page",  # sent for a page of another site, or to a name that such a page can make its own
-    "content_type",  # a body of a type that any page may send without asking first
+    "content_type",  # a body of a type that any page may send without a preflight request
 ]
 _SIMPLE_BODIES = frozenset(("application/x-www-form-urlencoded", "multipart/form-data", "text/plain"))
 _TYPE = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+/[a-z0-9!#$%&'*+.^_`|~-]+")
@@ -25,7 +25,7 @@ _SHOWN_CHARACTERS = 80
 
 
 class Refusal(NamedTuple):
-    """Why nothing is answered; `text` is one line for whoever asked."""
+    """Why a request is refused; `text` is one line for the client."""
 
     reason: ForeignReason
     text: str
@@ -37,7 +37,7 @@ class Refusal(NamedTuple):
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or address is one of this machine that no other machine reaches."""
+    """Return whether a name or address is of this machine, and no other machine reaches it."""
     if host == "localhost":
         return True
     try:
@@ -51,11 +51,11 @@ def is_loopback(host: str) -> bool:
 def foreign(
     method: str, headers: Mapping[str, str], *, loopback: bool, linked: bool, simple_bodies: bool
 ) -> Refusal | None:
-    """Return why a request is refused where there is no login; None: a program or an own page sent it.
+    """Return why a request is refused where there is no login; None: a program or one of our pages sent it.
 
-    `loopback`: the listener can be reached there alone. Any other name in `Host` may then be that of a site
+    `loopback`: the listener can only be reached there. Any other name in `Host` may then be that of a site
     whose address was changed to loopback after its page was loaded. `linked`: links of other sites may lead
-    here. `simple_bodies`: bodies may be of the types that a page may send without asking first.
+    here. `simple_bodies`: bodies may be of the types that a page may send without a preflight request.
     """
     if loopback and "Host" in headers and not _is_own(name := _name(headers["Host"])):
         shown = printable(name)[:_SHOWN_CHARACTERS]
@@ -77,15 +77,15 @@ def _name(host: str) -> str:
 
 
 def _is_own(name: str) -> bool:
-    """Return whether no site can have the name: RFC 6761 keeps those below `localhost` for loopback."""
+    """Return whether no other site can have the name: RFC 6761 reserves those below `localhost`."""
     return name.rstrip(".").endswith(".localhost") or is_loopback(name.rstrip("."))
 
 
 def _of_another_site(headers: Mapping[str, str]) -> bool:
-    """Return what the browser says. Programs send neither header, and no page can write them itself."""
+    """Return whether the browser says so. Programs send neither header, and no page can set them itself."""
     site = headers.get("Sec-Fetch-Site")
     if site == "same-origin":
-        return False  # also where a server in front changes `Host`, so that `Origin` has another name
+        return False  # also where a reverse proxy changes `Host`, so that `Origin` has another name
     if site not in (None, "none"):
         return True
     origin = headers.get("Origin")
@@ -102,6 +102,6 @@ def _is_link(method: str, headers: Mapping[str, str]) -> bool:
 
 
 def _needs_leave(content_type: str) -> bool:
-    """Return whether a browser asks first before it sends a body of the type for a page of another site."""
+    """Return whether a browser sends a preflight request before a body of the type, for a page elsewhere."""
     essence = content_type.partition(";")[0].strip().lower()
     return _TYPE.fullmatch(essence) is not None and essence not in _SIMPLE_BODIES

@@ -1,10 +1,10 @@
-"""Open addressing with linear probing: one text for all flat hash tables of compiled code.
+"""Open addressing with linear probing: one source for all flat hash tables of compiled code.
 
-A table is an array of rows, at least one of which is free: its MARK is 0. Rows that leave draw those behind
-them back towards their own slots (Knuth 6.4, algorithm R), so searches find no gap.
+A table is an array of rows, at least one of which is free: its MARK is 0. When a row is freed, those behind
+it move back towards their home slots (Knuth 6.4, algorithm R), so searches find no gap.
 
-The functions are templates: `over` says for each table what MARK, `home` and
-`key_of` are. `where` is what homes depend on besides, such as a secret.
+The functions are templates: `over` fills in MARK, `home` and `key_of` for each table. `where` is what else
+home slots depend on, such as a secret.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ key_of: Any = part
 
 @inlined
 def moved(into: int, slot: int, where: Any = None) -> None:
-    """A row goes from one slot into another: what lies beside the rows follows it."""
+    """Let what is kept beside the rows follow a row that moves from `slot` to `into`."""
 
 
 @inlined
@@ -35,7 +35,7 @@ def _next(slot: int, slots: int) -> int:
 
 @inlined
 def _way(begin: int, end: int, slots: int) -> int:
-    """Return how many slots on from one slot another one is."""
+    """Return how many slots `end` is behind `begin`, around the end of the table."""
     way = end - begin
     return way if way >= 0 else way + slots
 
@@ -66,7 +66,7 @@ def free(rows: Any, slot: int, where: Any = None) -> None:
         if rows[at][MARK] == 0:
             break
         own = home(rows, key_of(rows[at]), where)
-        # A row may not come before its own slot.
+        # A row may not come before its home slot.
         if _way(own, at, len(rows)) >= _way(hole, at, len(rows)):
             rows[hole] = rows[at]
             moved(hole, at, where)

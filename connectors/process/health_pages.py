@@ -12,7 +12,7 @@ from connectors.process.listening import listening
 
 
 class HealthPages:
-    """Answers while the event loop turns, which is what /livez says; /readyz says what `unready` returns."""
+    """Answers while the event loop runs, which is what /livez shows; /readyz says what `unready` returns."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class HealthPages:
         unready: Callable[[], str | None],
         more: Mapping[str, Callable[[], CollectorRegistry]] | None = None,
     ) -> None:
-        """`setting` is what the port is called there; `unready` says why it is not ready, in a line, or None.
+        """`setting` names the port's setting; `unready` returns one line, why it is not ready, or None.
 
         `more`: other pages of metrics, by path. Port 0 turns the pages off.
         """
@@ -37,7 +37,7 @@ class HealthPages:
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Raises PortUnavailable."""
+        """Begin to serve. Raises PortUnavailable."""
         if not self._port:
             return
         application = web.Application()

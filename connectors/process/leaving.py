@@ -1,4 +1,4 @@
-"""The end of a process: threads whose work nobody waits for, and an exit that does not wait for them."""
+"""Threads that do not hold up the end of a process, and an exit that does not wait for them."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ Result = TypeVar("Result")
 
 
 async def aside(work: Callable[[], Result]) -> Result:
-    """Return what `work` returns, in a thread of its own.
+    """Run `work` in a thread of its own, and return its result.
 
-    Unlike the threads of an event loop, it holds neither the loop's end nor, with `leave`, the process's:
+    Unlike the threads of an event loop, it holds up neither the loop's end nor, with `leave`, the process's:
     the compiler works for a minute where nothing is compiled yet, and cannot be interrupted.
     """
     return await asyncio.wrap_future(_begun_aside(work))
 
 
 def awaited_aside(work: Callable[[], Result]) -> Result:
-    """Return what `work` returns, in such a thread, for callers without an event loop.
+    """Run `work` in such a thread, and return its result: for callers without an event loop.
 
-    The wait for it ends at a signal; a look-up of a name in the main thread holds signals back until the
-    resolver gives up, which may take half a minute.
+    A signal ends the wait, whereas looking up a name in the main thread holds signals back until the resolver
+    gives up, which may take half a minute.
     """
     return _begun_aside(work).result()
 
 
 def _begun_aside(work: Callable[[], Result]) -> Future[Result]:
     outcome: Future[Result] = Future()
-    outcome.set_running_or_notify_cancel()  # whoever stops waiting cancels nothing
+    outcome.set_running_or_notify_cancel()  # a caller that stops waiting cancels nothing
 
     def run() -> None:
         try:
@@ -50,17 +50,17 @@ def _begun_aside(work: Callable[[], Result]) -> Future[Result]:
 
 
 def start_aside(work: Callable[[], None]) -> None:
-    """Run `work`, which reports by itself what comes of it, in such a thread."""
+    """Run `work` in such a thread; it has to report its outcome itself."""
     threading.Thread(target=work, name=_THREAD_NAME, daemon=True).start()
 
 
 def busy_aside() -> bool:
-    """Tell whether such a thread still works: the interpreter must not be taken down around it."""
+    """Return whether such a thread still runs: the interpreter must not be shut down under it."""
     return any(thread.name == _THREAD_NAME for thread in threading.enumerate())
 
 
 def leave(code: int) -> NoReturn:
-    """End the process at once, with everything written that was said."""
+    """End the process at once, after writing out logs and output."""
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # nobody reads it any more

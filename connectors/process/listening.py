@@ -1,4 +1,4 @@
-"""Begins to serve HTTP on the port of a setting; without a login, pages of other sites are kept out."""
+"""Serves HTTP on the port of a setting; without a login, pages of other sites are refused."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from connectors.process.foreign_logs import ForeignLogs
 from connectors.process.foreign_pages import ForeignReason, Refusal, foreign, is_loopback
 
 SHUTDOWN_SECONDS = 1.0
-"""What is under way at the end takes no longer."""
+"""How long requests under way may take at the end."""
 IDLE_SECONDS = 75.0
 """A connection on which no whole request came for so long is closed: longer than proxies keep theirs, and
-short enough that clients who say nothing, or slowly, do not take all that there are."""
+short enough that silent or slow clients do not use up all connections."""
 
 
 class _Bounded(ForeignLogs):
-    """What is no HTTP has no stack to show, and whoever sends it writes no log of any length."""
+    """Logs what is no HTTP request without a stack, and seldom, so that its sender cannot fill the log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.exc_info and isinstance(record.exc_info[1], HttpProcessingError):
@@ -43,7 +43,7 @@ class PortUnavailable(OperatorError):
 
 
 class ForeignPage(web.HTTPException):
-    """A page of another site may have sent the request. Applications give it their own form."""
+    """A page of another site may have sent the request. Applications may answer it in their own form."""
 
     def __init__(self, refusal: Refusal) -> None:
         self.status_code = refusal.status
@@ -63,11 +63,11 @@ async def listening(
     simple_bodies: bool = False,
     **options: Any,
 ) -> web.AppRunner:
-    """Return what serves the application until its `cleanup`, and knows its `addresses`.
+    """Begin to serve an application; return the runner, which has the `addresses` and ends by `cleanup`.
 
-    `setting` is what the port is called there, `options` are those of the runner. With a `login`, it decides
-    who is answered. Without one, whatever `foreign` refuses raises ForeignPage below the application's own
-    middlewares. Raises PortUnavailable.
+    `setting` names the port's setting, `options` are those of the runner. `login`: the application has one,
+    which decides who is answered. Without it, a request that `foreign` refuses raises ForeignPage inside the
+    application's own middlewares. Raises PortUnavailable.
     """
     if not login:
         application.middlewares.append(

@@ -1,4 +1,4 @@
-"""Who may ask page, index and door: whoever has the token, wherever they listen beyond this machine."""
+"""The login of page, index and door: a token, without which none of them listens beyond this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORTEST_TOKEN = 16
 WRONG_SECONDS = 1.0
 """Wrong tokens are answered one after the other, each after this long."""
 MOST_WRONG = 64
-"""Wrong tokens that wait for their answer; further ones are refused at once: nobody fills the memory."""
+"""Wrong tokens that may wait for their answer; more are refused at once, so that they do not fill memory."""
 _MOST_FIELDS = 8
 
 
@@ -62,9 +62,9 @@ def check_token(host: str, token: str, *, section: str = "page") -> None:
 
 
 class Login:
-    """Lets in who sends the token: in the form, then by a cookie, or in a header. Empty: everybody.
+    """Lets clients in that send the token: in the form, then by a cookie, or in a header. Empty: everybody.
 
-    A right token never waits, whoever else sends wrong ones.
+    A right token never waits, even while others send wrong ones.
     """
 
     def __init__(self, token: str, *, basic: bool = False) -> None:
@@ -88,14 +88,14 @@ class Login:
         elif kind.lower() == "basic" and self._basic:
             sent = _password(said)
         else:
-            return self._has_cookie(request)  # a forged signature is no guess that could succeed
+            return self._has_cookie(request)  # not slowed down: guessing a signature cannot succeed
         if sent is not None and hmac.compare_digest(sent, self._token):
             return True
         await self._slowly(request)
         return False
 
     async def enter(self, request: web.Request) -> web.Response | None:
-        """Return the way to the page that was asked for, with the cookie; None for a wrong token.
+        """Return a redirect to the page that was asked for, with the cookie; None for a wrong token.
 
         Raises HTTPTooManyRequests where too many wrong tokens wait already.
         """
@@ -103,7 +103,7 @@ class Login:
         if not (self._token and hmac.compare_digest(given, self._token)):
             await self._slowly(request)
             return None
-        # Relative, because the page does not know below which path it stands.
+        # Relative, because the page does not know below which path it is served.
         response = web.Response(status=303, headers={"Location": "./?" + request.rel_url.raw_query_string})
         until = str(int(time.time()) + LASTS_SECONDS)
         response.set_cookie(
@@ -117,7 +117,7 @@ class Login:
         return response
 
     async def _slowly(self, request: web.Request) -> None:
-        """Return when it is the turn of this wrong token, one a second."""
+        """Wait for the turn of this wrong token, one a second."""
         said = self._limiter.admit("wrong")
         if said is not None:
             _log.warning("wrong_token", peer=request.remote, **said)
@@ -145,12 +145,12 @@ class Login:
 
 
 def _bytes(text: str) -> bytes:
-    """Return what was sent: of bytes that are no UTF-8, aiohttp and `os.environ` make surrogates."""
+    """Return the bytes that were sent: aiohttp and `os.environ` make surrogates of what is not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def _password(said: str) -> bytes | None:
-    """Return the password of basic authentication; None where there is none."""
+    """Return the password of basic authentication; None if it is not base64."""
     try:
         return base64.b64decode(_bytes(said), validate=True).partition(b":")[2]
     except binascii.Error:

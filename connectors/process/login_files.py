@@ -1,4 +1,4 @@
-"""What a login is made with, read from files, looked at for changes, counted when it is read again."""
+"""Credentials in files: read, checked for changes, and counted when they are read again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _counter(metric: metric_kinds.Counter) -> prometheus_client.Counter:
 
 
 RENEWED, UNUSABLE = _counter(metrics.Login.renewed), _counter(metrics.Login.unusable)
-"""Of the process: connections of all its clients count here; for its registry."""
+"""Counters of the process, for its registry: the connections of all its clients count here."""
 
 
 def text_of(file: str) -> str:
@@ -42,7 +42,7 @@ def basic(username: str, password: str) -> str:
 
 
 def state_of(file: str) -> tuple[int, ...] | None:
-    """Return what differs when a file was written or replaced; None where there is none."""
+    """Return what changes when a file is written or replaced; None if there is no file."""
     try:
         found = os.stat(file)
     except OSError:

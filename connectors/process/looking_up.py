@@ -1,4 +1,4 @@
-"""Event loops that look names up in threads which hold no exit: a resolver may take half a minute."""
+"""Event loops that look names up in threads that hold up no exit: a resolver may take half a minute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectors.process.leaving import aside
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Ends while a name is looked up; asyncio's own waits for the threads of its executor."""
+    """Can end while a name is being looked up; asyncio's own loop waits for the threads of its executor."""
 
     async def getaddrinfo(
         self,

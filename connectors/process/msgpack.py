@@ -1,4 +1,4 @@
-"""Read values of msgpack at a position, never beyond the end: for compiled functions."""
+"""Reads MessagePack values at a position, never beyond the end: for compiled functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Bytes = NDArray[np.uint8]
 
 @inner
 def same_bytes(one: Bytes, p: int, other: Bytes, q: int, size: int) -> bool:
-    """Tell whether `size` bytes, at most 32, are the same in both; they must be there."""
+    """Return whether `size` bytes, at most 32, are the same in both; they must be there."""
     if size < 8:
         same = True
         for i in range(size):
@@ -64,7 +64,7 @@ def integer_at(data: Bytes, p: int, end: int) -> int:
 
 @inner
 def behind_integer(data: Bytes, p: int) -> int:
-    """Return the position behind what `integer_at` has read at `p`, nil as well; it must be one of these."""
+    """Return the position behind the integer or nil at `p`, which `integer_at` must have accepted."""
     head = np.int64(data[p])
     if head >= 0xCC and head <= 0xCF:
         return int(p + 1 + (1 << (head - 0xCC)))
@@ -153,7 +153,7 @@ def binary_at(data: Bytes, p: int, end: int) -> tuple[int, int]:
 
 @inner
 def number_at(data: Bytes, p: int, end: int) -> float:
-    """Return the number of eight bytes with a fraction at `p`; not a number for anything else."""
+    """Return the float of eight bytes at `p`; NaN for anything else."""
     if end - p < 9 or data[p] != 0xCB:
         return float(np.nan)
     return float(double_at(data, p + 1))
@@ -161,6 +161,6 @@ def number_at(data: Bytes, p: int, end: int) -> float:
 
 @inner
 def put_numbers(data: Bytes, p: int, count: int, into: NDArray[np.uint64], at: int) -> None:
-    """Copy so many big-endian numbers of eight bytes, which must be there, into `into` from `at` on."""
+    """Copy `count` big-endian integers of eight bytes, which must be there, into `into` from `at` on."""
     for i in range(count):
         into[at + i] = big_endian_at(data, p + 8 * i)

@@ -1,4 +1,4 @@
-"""Pages of others over HTTP: no cookies, nothing unpacked, no more bytes than are asked for."""
+"""Fetches pages of other servers: no cookies, no decompression, no more bytes than the caller allows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from connectors.process.errors import DataError
 
 
 class PageTooLarge(DataError):
-    """A page has more bytes than it may have."""
+    """A page has more bytes than allowed."""
 
     limit: int
     line = "more than {limit} bytes"
 
 
 def page_session(timeout_seconds: float, *, reuse: bool = True) -> aiohttp.ClientSession:
-    """Return a session that keeps no cookies, and unpacks nothing: few bytes may stand for very many.
+    """Return a session that keeps no cookies and decompresses nothing: few bytes may expand to very many.
 
-    `reuse` its connections where the same server is asked again and again.
+    `reuse`: keep its connections, where the same server is asked again and again.
     """
     return aiohttp.ClientSession(
         timeout=aiohttp.ClientTimeout(total=timeout_seconds),
@@ -29,7 +29,7 @@ def page_session(timeout_seconds: float, *, reuse: bool = True) -> aiohttp.Clien
 
 
 async def body_within(limit: int, response: aiohttp.ClientResponse) -> bytes:
-    """Return the body. Raises PageTooLarge as soon as it is."""
+    """Return the body. Raises PageTooLarge as soon as it exceeds `limit`."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece

@@ -1,4 +1,4 @@
-"""End a process and its tasks: those that run for ever, and those that a stop comes before."""
+"""Ends a process and its tasks: those that run for ever, and those that a stop interrupts."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any
 
 AGAIN_SECONDS = 0.2
 SOON_SECONDS = 2.5
-"""Somebody who presses Ctrl-C waits; the interpreter takes a moment more to end."""
+"""Longest stop after Ctrl-C, as somebody waits; the interpreter takes a moment more to end."""
 
 
 class Stop(asyncio.Event):
-    """Set when the process is to end; `within` is the time it has."""
+    """Set when the process is to end; `within` returns how long that may take."""
 
     def __init__(self) -> None:
         super().__init__()
         self._soon = False
 
     def at_signals(self) -> None:
-        """Be set by SIGTERM and SIGINT from now on; by SIGINT soon. Call it in the running event loop."""
+        """Have SIGTERM call `set`, and SIGINT `set_soon`, from now on. To be called in the event loop."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.set)
         loop.add_signal_handler(signal.SIGINT, self.set_soon)
 
     def set_soon(self) -> None:
-        """Set it, and shorten what takes long."""
+        """Set it, and let no stop take longer than SOON_SECONDS."""
         self._soon = True
         self.set()
 
     def within(self, seconds: float) -> float:
-        """Return how long a stop may take that by its settings may take `seconds`."""
+        """Return how long a stop may take if the settings allow `seconds`."""
         return min(seconds, SOON_SECONDS) if self._soon else seconds
 
 
 async def done_before(stop: asyncio.Event, task: asyncio.Task[Any]) -> bool:
-    """Wait for the end of a task, and raise what it raised; at `stop` cancel it and return False."""
+    """Wait for a task, raise what it raised, and return True; at `stop` cancel it and return False."""
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait([stopped, task], return_when=asyncio.FIRST_COMPLETED)
@@ -49,10 +49,10 @@ async def done_before(stop: asyncio.Event, task: asyncio.Task[Any]) -> bool:
 
 
 async def ended(*tasks: asyncio.Task[Any] | None) -> None:
-    """Cancel tasks and return when they are over, whatever they end with.
+    """Cancel tasks and return when they are over, whatever their outcome.
 
     Before Python 3.12 `asyncio.wait_for` loses a cancellation that comes together with what it waits for
-    (bpo-37658), here and in Kafka's client. So whoever goes on is cancelled again.
+    (bpo-37658), here and in Kafka's client. So a task that goes on is cancelled again.
     """
     going: Iterable[asyncio.Task[Any]] = {task for task in tasks if task is not None}
     while going:
@@ -63,8 +63,7 @@ async def ended(*tasks: asyncio.Task[Any] | None) -> None:
 
 
 async def ended_within(seconds: float, stopping: Coroutine[Any, Any, Any]) -> None:
-    """Return when it is over; after so many seconds it is cancelled, and again until it is. Raises what it
-    raised before."""
+    """Wait for `stopping`, and after so many seconds cancel it until it is over. Raises what it raises."""
     task = asyncio.ensure_future(stopping)
     try:
         await asyncio.wait({task}, timeout=seconds)

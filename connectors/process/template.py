@@ -1,4 +1,4 @@
-"""Functions whose parts are chosen before they are compiled: one text, a machine code for each choice."""
+"""Functions whose parts are chosen before compilation: one source, and machine code for each choice."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def part(*given: Any) -> Any:
-    """Stands for a part in a template, which every choice has."""
+    """Stand for a part in a template, which every choice of parts has to supply."""
     raise NotImplementedError
 
 
 def over(template: _Function, name: str, parts: Mapping[str, Any]) -> _Function:
-    """Return a function with the code of a template, in which globals mean the `parts` of their names.
+    """Return a function with the code of a template, its globals replaced by the `parts` of the same names.
 
     Compiling it costs what a copy by hand would, and nothing is chosen while it runs. There may be more parts
-    than a template names: those of several templates, or all that a module has.
+    than a template uses: those of several templates, or everything in a module.
     """
     text = cast(FunctionType, template)
     named = {part: parts[part] for part in text.__code__.co_names if part in parts}

@@ -1,4 +1,4 @@
-"""The TLS files of a section of the settings, each looked at by itself: OpenSSL's errors name no file."""
+"""The TLS files of a section of the settings, each checked on its own: OpenSSL's errors name no file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_CERTIFICATE = "no certificate in PEM form"
 
 
 class CertificateUnreadable(OperatorError):
-    """A file of the settings that a login is made with cannot be used."""
+    """A file with credentials or certificates, named in the settings, cannot be used."""
 
     section: str
     setting: str
@@ -22,7 +22,7 @@ class CertificateUnreadable(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths that a section names, empty where it names none. What is wrong raises CertificateUnreadable."""
+    """Paths in a section, empty where it has none. A file that is not usable raises CertificateUnreadable."""
 
     section: str
     ssl_cafile: str
@@ -30,7 +30,7 @@ class TlsFiles:
     ssl_keyfile: str
 
     def require_readable(self) -> None:
-        """Open each file; and refuse a key that no certificate goes with."""
+        """Open each file, and refuse a key without a certificate."""
         for setting in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
             if not (file := getattr(self, setting)):
                 continue
@@ -59,7 +59,7 @@ class TlsFiles:
             reason = "its key is encrypted; store it without a password, readable by kvlens only"
             raise self._unusable(self._of_key, reason) from error
         except (OSError, ssl.SSLError) as error:
-            # OpenSSL loads the two together, and says of either `PEM lib`.
+            # OpenSSL loads the two together, and says `PEM lib` whichever is wrong.
             self._require_certificate()
             another = isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH"
             reason = (
@@ -88,5 +88,5 @@ class _KeyEncrypted(Exception):
 
 
 def _no_password() -> str:
-    """Take OpenSSL's question, which would otherwise go to the terminal and wait there for ever."""
+    """Refuse OpenSSL's question, which would otherwise wait at the terminal for ever."""
     raise _KeyEncrypted

@@ -1,4 +1,4 @@
-"""Wait for what others have to start, make or allow: said at once, and then once a minute."""
+"""Waits for what others have to start, create or permit: reported at once, and then once a minute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Waiting:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`tell` gets the line of an error that is new, and once a minute that of one that stays."""
+        """`tell` is called with the line of a new error, and once a minute with that of one that stays."""
         self.cause: str | None = None
         """What it waits for now, for the readiness page."""
         self._tell = tell
@@ -32,7 +32,7 @@ class Waiting:
         self._told: tuple[type[OperatorError], float] | None = None
 
     async def until(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        """Return what `attempt` returns, sooner or later; raises what waiting cannot heal."""
+        """Return what `attempt` returns once it succeeds; raise what waiting cannot heal."""
         while True:
             try:
                 result = await attempt()
@@ -48,7 +48,7 @@ class Waiting:
             await self._sleep(pause)
 
     def _tell_again(self, error: OperatorError) -> None:
-        # Its words may differ from try to try: refused now, reset a moment later.
+        # By kind, as the text may differ from try to try: refused now, reset a moment later.
         kind, now = type(error), self._clock()
         if self._told is None or self._told[0] is not kind or now - self._told[1] >= TELL_SECONDS:
             self._told = (kind, now)

@@ -1,7 +1,7 @@
-"""Read the engines' own counters out of their Prometheus page. No IO.
+"""Reads the engines' own counters from their Prometheus page. No IO.
 
 The engines' descriptions name these metrics. A page belongs to one engine but does not say which. Whatever a
-page holds, reading it takes a bounded time: an engine that lies must not hold up the others.
+page holds, reading it takes a bounded time: a misbehaving engine must not hold up the others.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from schemas.events import EngineCounters
 from schemas.reasons import FigureRefusal, ScrapeFailure
 
 MAX_LINES = 200_000
-"""Of a page. An engine of eight ranks has some thousand."""
+"""On a page. An engine of eight ranks has a few thousand."""
 MAX_SAMPLES = 4_096
 """Of the metrics that are read; a rank has two dozen."""
 MAX_LINE_CHARACTERS = 16 << 10
-"""Of one of them. The parser takes the square of the labels of a line."""
+"""Of one sample. The parser's time is quadratic in the labels of a line."""
 MAX_SAMPLES_CHARACTERS = 512 << 10
-"""Of all these together; a rank has three thousand."""
+"""Of all samples together; a rank has three thousand."""
 _BEGINNING = re.compile(r"\s*(#|[a-zA-Z_:][\w:]{0,500}[ \t]*(\{|[ \t][-+\dNI])|\Z)", re.A)
-"""A page's first line that is not empty. What another server answers, as with its login, has none like it."""
+"""The first line of a page that is not empty. Answers of other servers, such as a login page, lack it."""
 _ABSENT = frozenset({"", "None"})
-"""What a label says while the engine does not know its number yet."""
+"""Values of a label whose number the engine does not know yet."""
 
 
 class PageUnreadable(DataError):
@@ -59,7 +59,7 @@ class Page:
     ranks: dict[int, EngineCounters]
     """Counters of each data-parallel rank that the page knows; absent and refused figures are None."""
     refused: Counter[FigureRefusal] = field(default_factory=Counter)
-    """Figures that no engine can mean."""
+    """How many figures cannot be used, by reason."""
 
 
 def parse_engine_metrics(text: str, catalogue: Catalogue = CATALOGUE) -> Page:
@@ -96,7 +96,7 @@ def parse_engine_metrics(text: str, catalogue: Catalogue = CATALOGUE) -> Page:
 _Samples = Mapping[str, Sequence[Sample]]
 """Of one rank, by metric."""
 _TOKENS, _CPU_BLOCKS = "tokens", "cpu_blocks"
-"""What is no figure yet, but makes one with the block size."""
+"""Values that become figures only together with the block size."""
 
 
 def _of_engine(
@@ -104,7 +104,7 @@ def _of_engine(
 ) -> dict[int, EngineCounters]:
     """Return an engine's counters by rank; ranks without any are left out.
 
-    Where some samples of a metric say their rank, those that say none are of all together.
+    If some samples of a metric have a rank, those without one are of all ranks together and do not count.
     """
     ours = _names(metrics)
     known = [one for one in samples if one.name in ours and _counts(metrics, one.name, one.labels)]
@@ -156,7 +156,7 @@ def _counters(metrics: Metrics, samples: _Samples, refused: Counter[FigureRefusa
 
 
 def _readings(metrics: Metrics, samples: _Samples) -> Iterator[tuple[str, Together, Sequence[Sample]]]:
-    """Yield how each figure of a rank comes out of which samples, as far as the page has any."""
+    """Yield (figure, how to compute it, from which samples) of a rank, as far as the page has any."""
     for name, parts in metrics.sums.items():
         if parts.metric in samples:
             yield name, partial(_part, parts), samples[parts.metric]
@@ -164,7 +164,7 @@ def _readings(metrics: Metrics, samples: _Samples) -> Iterator[tuple[str, Togeth
         if metric in samples:
             yield name, partial(label_alike, label), samples[metric]
     for name, names in metrics.samples.items():
-        # Under its newest name: in between, engines export both.
+        # Only under its newest name: for a while engines export both.
         for known in [known for known in names if known in samples][:1]:
             yield name, TOGETHER[name], samples[known]
     if metrics.capacity_tokens in samples:
@@ -180,7 +180,7 @@ def _part(parts: Sum, samples: Sequence[Sample]) -> float:
 
 
 def _whole(figure: float | str | None) -> int:
-    """Return a block size as a page has it, 0 for none that can be one."""
+    """Return the block size that a page has, 0 if it is missing or impossible."""
     bound = BOUNDS["block_size"]
     try:
         if figure is None:
@@ -204,7 +204,7 @@ def _names(metrics: Metrics) -> set[str]:
 
 @lru_cache(maxsize=8)
 def _known_lines(catalogue: Catalogue) -> re.Pattern[str]:
-    """Return what finds the lines of these metrics on a page."""
+    """Return a pattern that finds the lines of all described metrics on a page."""
     every = [engine.metrics for engine in catalogue.engines if engine.metrics is not None]
     names = sorted({name for metrics in every for name in _names(metrics)})
     alternatives = "|".join(map(re.escape, names))

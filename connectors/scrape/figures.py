@@ -1,4 +1,4 @@
-"""What a number on a metrics page may be, by the field of `EngineCounters` it goes into. No IO."""
+"""Bounds of the numbers on a metrics page, by the field of `EngineCounters` they go into. No IO."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from connectors.process.errors import DataError
 from schemas.reasons import FigureRefusal
 
 MAX_DIGITS = 20
-"""Of a whole number in a label; all bounds have fewer, and longer ones are slow to read."""
+"""Of a whole number in a label; all bounds have fewer, and longer ones are slow to parse."""
 
 
 class FigureRefused(DataError, ValueError):
-    """A number that no engine can mean."""
+    """A number on a page that cannot be used."""
 
     reason: FigureRefusal
     line = "{reason}"
@@ -46,7 +46,7 @@ class Bound:
 
 
 _TOKENS = Bound(2**53, whole=True)
-"""The page has doubles, which are whole numbers up to here."""
+"""The page has doubles, which are exact for whole numbers up to here."""
 
 BOUNDS = {
     "prefix_cache_queries": _TOKENS,

@@ -1,6 +1,7 @@
-"""Several samples of a metric, of one rank, as one figure: by what it means, never the last one. No IO.
+"""Combines several samples of one metric and rank into a figure, as its meaning demands. No IO.
 
-An engine has several where processes, ranks that work in step, or kinds of requests each have their own.
+An engine has several where processes, ranks that work in step, or kinds of requests each have their own: the
+last one alone would be wrong.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Sample(NamedTuple):
 
 
 def of_one_engine(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """Return the samples, one of each set of labels.
+    """Return the samples, one for each set of labels.
 
-    Raises FigureRefused where they are of several engines, or one is there twice with different values.
+    Raises FigureRefused if they are of several engines, or one is there twice with different values.
     """
     if len(samples) < 2:
         return samples
@@ -40,7 +41,7 @@ def of_one_engine(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def summed(samples: Sequence[Sample]) -> float:
-    """Return what a counter of several parts counted. Raises FigureRefused."""
+    """Return a counter: the sum of its parts. Raises FigureRefused."""
     return sum(sample.value for sample in of_one_engine(samples))
 
 

@@ -1,4 +1,4 @@
-"""Fetch the engines' metrics pages at intervals and turn them into notices of their streams."""
+"""Fetches the engines' metrics pages at intervals and turns them into notices of their streams."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class ScrapeTelemetry(Protocol):
 
 
 Deliver = Callable[[str, int, EngineCounters], None]
-"""Called with replica id, data-parallel rank and what its engine says."""
+"""Called with replica id, data-parallel rank and the engine's counters of it."""
 
 
 class Scraper:
-    """One task per replica, so that a page that hangs or fails costs nobody else."""
+    """Reads each replica's page in a task of its own, so that one that hangs or fails delays no other."""
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class Scraper:
         self._failed = asyncio.Event()
         self._failure: BaseException | None = None
         self.task: asyncio.Task[None] | None = None
-        """Runs from the start to the stop; raises what the reading of a page should not have raised."""
+        """Runs from the start to the stop; raises unexpected errors in reading a page."""
 
     def start(self) -> None:
         self.task = asyncio.create_task(self._watch(), name="scraper")
 
     def add(self, replica: str, url: str) -> None:
-        """Begin to read the page of a replica, instead of another page of it.
+        """Begin to read the page of a replica, instead of its former page if it had one.
 
-        The first time is at once, but for replicas added together: a little later each, so that their
-        pages do not come all at the same time.
+        The first read is at once, but a little later for each replica that is already there, so that the
+        pages of replicas added together do not all come at the same time.
         """
         if self._session is None:
             self._session = page_session(self._timeout_seconds)
@@ -138,6 +138,6 @@ async def fetched(session: aiohttp.ClientSession, url: str) -> str:
     except aiohttp.ClientConnectorError as error:
         message = error.os_error.strerror or type(error.os_error).__name__
         raise PageUnreadable("unreachable", message) from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: of some addresses that are none
-        # Their texts repeat the address, with what is secret in it.
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: invalid addresses
+        # Their texts repeat the address, including what is secret in it.
         raise PageUnreadable("unreachable", type(error).__name__) from error

@@ -95,7 +95,7 @@ def _gauge(
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> Iterator[tuple[str, int]]:
-    """Yield what is counted of all together, by reason."""
+    """Yield the sums of all counts, by reason."""
     total: collections.Counter[str] = collections.Counter()
     for counted in counts:
         total.update(counted)

@@ -33,7 +33,7 @@ def annotated(pod: Pod) -> Mapping[str, str]:
 
 
 def whole(text: str) -> int | None:
-    """Return the number that at most five digits are; None for any other text."""
+    """Return the number of a text of at most five digits; None for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else None
 
 
@@ -51,7 +51,7 @@ def number(pod: Pod, key: str, least: int, most: int) -> int | None:
 
 
 def port_in(labels: Mapping[str, str], label: str) -> int | None:
-    """Return a port that others wrote into a label; None if there is none that can be one."""
+    """Return the port in a label; None if there is none or it cannot be one."""
     port = whole(labels.get(label, "")) if label else None
     return port if port is not None and 1 <= port <= MAX_PORT else None
 

@@ -42,7 +42,7 @@ _READABLE = 200
 
 @contextlib.asynccontextmanager
 async def connected(entry: Kubernetes) -> AsyncIterator[Api]:
-    """Give the API of an entry's server, with the certificates as they are now. Raises ApiFailure."""
+    """Yield the API of an entry's server, with the certificates as they are now. Raises ApiFailure."""
     server = server_of(entry)
     connector = aiohttp.TCPConnector(
         ssl=tls_of(entry) if server.startswith("https") else True, socket_factory=_kept_alive
@@ -87,7 +87,7 @@ class Api:
         )
         lines = Lines(MAX_LINE_BYTES)
         async with self._answer(namespace, query, timeout) as response:
-            # From here on the server watches.
+            # The watch has begun.
             yield ()
             async for piece in response.content.iter_any():
                 yield [_passed(decoded_event(line)) for line in lines.fed(piece)]
@@ -123,7 +123,7 @@ class Api:
 
 
 def _passed(event: WatchEvent) -> WatchEvent:
-    """Raises ApiFailure for what is an error, though it comes with status 200."""
+    """Return an event. Raises ApiFailure for an error, which comes with status 200, too."""
     if event.type == "ERROR":
         code, message = decoded_failure(event.object)
         raise _refusal(code, message)

@@ -1,4 +1,4 @@
-"""Engines asked where they publish: once for each start of a pod's containers, until they answer."""
+"""Asks engines where they publish: after each start of a pod's containers, until they answer."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MAX_BYTES = 1 << 20
 AT_A_TIME = 256
 ASK_SECONDS = 3.0
 PATIENCE_SECONDS = 10.0
-"""Longest wait for what an engine says of itself, before its pod is read without."""
+"""Longest wait for an engine's description before its pod is read without it."""
 AGAIN = Backoff(first=0.5, longest=60.0)
 MOST_MISSING = 17
-"""So often a page may be missing or refused, in ten minutes: a proxy does so, too, whose engine loads."""
+"""How often a page may be missing or refused, in ten minutes: a proxy says so while its engine loads."""
 NOTHING: Description = ()
 _OK = 200
 _MISSING = 404
@@ -51,7 +51,7 @@ class _Unanswered(DataError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an engine has said; `final` unless it is only what to do meanwhile."""
+    """What an engine has said; not `final` if it only counts until the engine answers."""
 
     description: Description
     final: bool
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Whom to ask: the same pod, started again, is another one."""
+    """An engine to ask: the same pod, started again, is another one."""
 
     replica: str
     uid: str
@@ -68,11 +68,11 @@ class Engine:
 
 
 class Descriptions:
-    """What engines say of themselves.
+    """What engines say about themselves.
 
-    An engine that has no such page, or lets nobody see it, says nothing; it is asked MOST_MISSING times
-    before that is final. One that cannot be asked is asked again and again; after PATIENCE_SECONDS it
-    counts as saying nothing meanwhile.
+    An engine that has no such page, or refuses it, says nothing; it is asked MOST_MISSING times before that
+    is final. One that does not answer is asked again and again; after PATIENCE_SECONDS it counts as saying
+    nothing until it does.
     """
 
     def __init__(self, telemetry: AskingTelemetry) -> None:
@@ -105,7 +105,7 @@ class Descriptions:
             await self._settled.wait()
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking."""
         self.ask(())
         if self._session is not None:
             await self._session.close()
@@ -160,7 +160,7 @@ class Descriptions:
             try:
                 return described(path, page)
             except DescriptionMalformed as error:
-                # It would say the same again.
+                # Asked again, it would say the same.
                 self._failed(engine, "malformed", str(error))
         if refused:
             self._failed(engine, "refused", ", ".join(refused))

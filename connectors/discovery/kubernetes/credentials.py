@@ -1,4 +1,4 @@
-"""Where the API server is and who we are there: read anew whenever it is asked for."""
+"""The address of the API server and our credentials there: read again whenever they are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What engines say of themselves: where each rank publishes. No IO."""
+"""What engines say about themselves: where each rank publishes. No IO."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WILDCARDS = ("*", "0.0.0.0", "::", "")
 
 
 class DescriptionMalformed(Exception):
-    """An engine says nothing of where it publishes that makes sense."""
+    """What an engine says about where it publishes makes no sense."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Address:
     port: int
 
     def is_on(self, addresses: tuple[str, ...]) -> bool:
-        """Tell whether a host of these addresses has the socket."""
+        """Return whether a host with these addresses has the socket."""
         return not self.host or self.host in addresses
 
 

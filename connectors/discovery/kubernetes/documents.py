@@ -1,4 +1,4 @@
-"""What the Kubernetes API says of pods, as far as it matters here. No IO."""
+"""What the Kubernetes API says about pods, as far as it matters here. No IO."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Failure(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod that lives, or may yet begin to."""
+    """A pod that runs, or may yet begin to."""
 
     namespace: str
     name: str
@@ -112,7 +112,7 @@ class Pod:
     starts: int = 0
     """How often its containers were started again."""
     created: str = ""
-    """When it was made, in the order of time."""
+    """When it was created, as text that sorts by time."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -149,12 +149,12 @@ _failures = msgspec.json.Decoder(_Failure)
 
 
 def decoded_page(data: bytes) -> PodPage:
-    """Raises DocumentMalformed."""
+    """Return a page of a list. Raises DocumentMalformed."""
     return _decoded(_pages, data)
 
 
 def decoded_event(line: bytes) -> WatchEvent:
-    """Raises DocumentMalformed."""
+    """Return the event in a line of a watch. Raises DocumentMalformed."""
     return _decoded(_events, line)
 
 

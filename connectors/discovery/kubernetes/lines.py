@@ -1,4 +1,4 @@
-"""Lines out of a stream of bytes, with a bound to each. No IO."""
+"""Splits a stream of bytes into lines of bounded length. No IO."""
 
 from __future__ import annotations
 

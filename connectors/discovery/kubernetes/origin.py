@@ -25,24 +25,24 @@ from schemas.discovery_settings import Kubernetes
 from schemas.reasons import PodRefusal
 
 BEGIN_SECONDS = 10.0
-"""The start waits so long for a first list; without one it goes on with nothing to read."""
+"""How long the start waits for a first list; without one it continues with nothing to read."""
 
 
 class PodTelemetry(PodWatchTelemetry, AskingTelemetry, Protocol):
-    """Where what becomes of pods is reported."""
+    """Where the discovery of pods is reported."""
 
     def pod_refused(self, replica: str, reason: PodRefusal, text: str) -> None: ...
 
 
 class PodOrigin:
-    """The replicas of a `[[discovery.kubernetes]]`: a replica is a pod name, a session of it a UID."""
+    """The replicas of a `[[discovery.kubernetes]]`: a pod's name is a replica, its UID a session of that."""
 
     sharded = True
 
     def __init__(
         self, number: int, entry: Kubernetes, owns: Callable[[str], bool], telemetry: PodTelemetry
     ) -> None:
-        """`number` counts the entries of the settings, from 0; `owns` says whose engines to ask."""
+        """`number` counts the entries of the settings, from 0; `owns` returns whether we read a replica."""
         self.name = f"discovery.kubernetes[{number}]"
         self.sources: list[Source] = []
         self._entry = entry
@@ -81,7 +81,7 @@ class PodOrigin:
             await self._descriptions.close()
 
     def _watching(self) -> list[PodWatch]:
-        """Raises ApiFailure."""
+        """Return the watches, made by the first call that succeeds. Raises ApiFailure."""
         if self._watches is None:
             namespaces = dict.fromkeys(namespaces_of(self._entry))
             self._watches = [
@@ -98,7 +98,7 @@ class PodOrigin:
                 await asyncio.sleep(AGAIN.longest)
 
     def _refresh(self) -> bool:
-        """Make the sources again; return whether they changed."""
+        """Compute the sources again; return whether they changed."""
         pods = self._admitted(pod for watch in self._watches or () for pod in watch.pods)
         engines = {pod.key: self._engine(pod) for pod in pods}
         answers = self._descriptions.ask(engine for engine in engines.values() if engine is not None)
@@ -140,7 +140,7 @@ class PodOrigin:
         ]
 
     def _engine(self, pod: Pod) -> Engine | None:
-        """Return whom to ask about a pod; None if there is nothing to ask."""
+        """Return the engine to ask about a pod; None if there is nothing to ask."""
         url = asked_at(pod, self._entry)
         return None if url is None else Engine(replica_of(pod, self._entry), pod.uid, pod.starts, url)
 

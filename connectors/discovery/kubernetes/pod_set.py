@@ -1,4 +1,4 @@
-"""The pods of a namespace as lists and events leave them. No IO."""
+"""The pods of a namespace, according to lists and watch events. No IO."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ class PodSet:
     """Pods that match a selector, by namespace and name.
 
     A pod is there from its first mention until it is deleted, ends (Failed, Succeeded) or no longer
-    matches. Nothing else takes it away, being not ready least of all. Another UID under a name is another
-    pod.
+    matches. Nothing else removes it, least of all not being ready. Another UID under a name is another pod.
     """
 
     def __init__(self) -> None:
@@ -24,13 +23,13 @@ class PodSet:
         return list(self._pods.values())
 
     def listed(self, documents: Iterable[Document], *, whole: bool = True) -> None:
-        """Take a list: what is not in it has gone, if it is `whole`."""
+        """Apply a list: what is not in it has gone, if it is `whole`."""
         known, self._pods = self._pods, {} if whole else {**self._pods}
         for document in documents:
             self._put(document, known)
 
     def changed(self, kind: str, document: Document) -> None:
-        """Take an event: ADDED, MODIFIED, or DELETED, which also says that the labels no longer match."""
+        """Apply an event: ADDED, MODIFIED, or DELETED, which also comes when labels no longer match."""
         if kind != "DELETED":
             self._put(document, self._pods)
             return
@@ -49,7 +48,7 @@ class PodSet:
                 self._pods.pop(key, None)
             return
         if before is not None and same_life and not pod.addresses:
-            # Its node does not report; the engine may well go on.
+            # Its node does not report; the engine may well still run.
             pod = replace(pod, addresses=before.addresses)
-        # An equal pod stays the same object: what was made of it need not be made anew.
+        # An equal pod stays the same object: what was computed from it need not be computed again.
         self._pods[key] = before if before == pod and before is not None else pod

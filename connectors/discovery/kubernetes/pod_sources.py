@@ -28,7 +28,7 @@ def replica_of(pod: Pod, entry: Kubernetes) -> str:
 
 
 def asked_at(pod: Pod, entry: Kubernetes) -> str | None:
-    """Return the address of the pod's HTTP server, if there is something to ask it.
+    """Return the URL of the pod's HTTP server, if there is something to ask it.
 
     None where settings turn it off, annotations already say everything, or the pod has no address yet.
     """
@@ -36,7 +36,7 @@ def asked_at(pod: Pod, entry: Kubernetes) -> str | None:
         return None
     try:
         port = _http_port(pod, entry)
-    except PodRefused:  # and so are its sources
+    except PodRefused:  # and its sources are refused as well
         return None
     return _url(pod, port) if port else None
 
@@ -44,7 +44,7 @@ def asked_at(pod: Pod, entry: Kubernetes) -> str | None:
 def sources_of(pod: Pod, entry: Kubernetes, description: Description, note: Note) -> list[Source]:
     """Return the sources of a pod; none while it has no address. Raises PodRefused.
 
-    `note` gets what is only left out. An empty `description` says nothing.
+    `note` is called with what is left out of an accepted pod. An empty `description` says nothing.
     """
     if not pod.addresses:
         return []
@@ -98,7 +98,7 @@ def _role(pod: Pod, entry: Kubernetes, note: Note) -> Role:
 
 
 def _metrics_port(pod: Pod, entry: Kubernetes) -> int:
-    """Return 0 for no metrics page."""
+    """Return the port of the metrics page, 0 for none."""
     return (
         number(pod, "metrics-port", 1, MAX_PORT)
         or entry.metrics_port
@@ -108,7 +108,7 @@ def _metrics_port(pod: Pod, entry: Kubernetes) -> int:
 
 
 def _http_port(pod: Pod, entry: Kubernetes) -> int:
-    """Return 0 where nobody is to be asked."""
+    """Return the port of the HTTP server, 0 if it is not to be asked."""
     port = number(pod, "http-port", 1, MAX_PORT)
     if port is None:
         port = entry.http_port

@@ -18,7 +18,7 @@ from schemas.reasons import KubernetesFailure
 
 AGAIN = Backoff(first=0.5, longest=10.0)
 LEAST_SECONDS = 1.0
-"""Between two lists, so that a server that ends every watch at once is not asked without pause."""
+"""Between two lists, so that a server that ends every watch at once is not asked without a pause."""
 _OF_PODS = ("ADDED", "MODIFIED", "DELETED")
 
 
@@ -30,7 +30,7 @@ class PodWatchTelemetry(AbsenceTelemetry, Protocol):
 
 
 class PodWatch:
-    """The pods of a namespace that match a selector. No failure takes one of them away."""
+    """The pods of a namespace that match a selector. No failure removes one of them."""
 
     def __init__(self, origin: str, namespace: str, entry: Kubernetes, telemetry: PodWatchTelemetry) -> None:
         """`origin` is what the settings call the entry; `namespace` may be "" for all."""
@@ -74,7 +74,7 @@ class PodWatch:
                 self._failures += 1
                 self._tell(failure)
             pause = max(AGAIN.pause(self._failures), began + LEAST_SECONDS - loop.time())
-            # Connectors that lost the same server do not come back at the same moment.
+            # So that connectors that lost the same server do not come back at the same moment.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0) if self._failures else max(pause, 0.0))
 
     async def _list(self, api: Api) -> None:
@@ -82,12 +82,12 @@ class PodWatch:
         now = asyncio.get_running_loop().time()
         believed = self._absence.believed(len(self._set.pods), len(documents), now)
         self._set.listed(documents, whole=believed)
-        # What is doubted is listed again, and not watched.
+        # A doubted list is repeated, and not watched from.
         self._version = version if believed else None
         self._telemetry.pods_listed(self._origin, self._namespace, len(documents))
 
     async def _watch(self, api: Api, changed: Callable[[], None]) -> None:
-        """Follow the events behind the last list. However it ends, the next thing is a list."""
+        """Apply the events behind the last list. However the watch ends, the pods are listed next."""
         version, self._version = self._version or "", None
         async for events in api.events(self._namespace, version):
             of_pods = [event for event in events if event.type in _OF_PODS]

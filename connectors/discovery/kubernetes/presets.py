@@ -1,4 +1,4 @@
-"""What is known of the stacks that run engines on Kubernetes: their labels and ports. No IO."""
+"""What is known about the stacks that run engines on Kubernetes: their labels and ports. No IO."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ REPLAY_PORT_NAMES = ("kv-replay", "kv-events-replay")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What settings leave open."""
+    """What counts where the settings say nothing."""
 
     selector: str
     model_label: str = ""
     model_annotation: str = ""
     http_port: int = 8000
-    """0: the engines speak HTTPS there, with certificates that nobody can check."""
+    """0: the engines speak HTTPS there, with certificates that cannot be checked."""
     http_port_label: str = ""
     metrics_port_label: str = ""
     role_labels: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ ROLES: dict[str, Role] = {
     "prefill-decode": "both",
     "encode-prefill": "prefill",
     "encode-prefill-decode": "both",
-    "worker": "",  # Dynamo's, that do not share the work
+    "worker": "",  # Dynamo's, where prefill and decode are not divided
 }
 """By the value of a role label or annotation."""
 

@@ -1,4 +1,4 @@
-"""Which ranks a pod has and on which ports: by its annotations, its engine's word, its port names. No IO."""
+"""Which ranks a pod has, on which ports: by annotations, its engine's description or port names. No IO."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class _Ranks:
     first: int
     count: int
     told: bool
-    """By the pod's own annotations or label, so that an engine's word for other pods does not count here."""
+    """Whether the pod's annotations or label say so: what its engine says of other ranks is then left out."""
 
 
 def publishers_of(pod: Pod, entry: Kubernetes, description: Description, note: Note) -> list[Publisher]:
     """Return the sockets of every rank of a pod, at least one. Raises PodRefused.
 
-    `note` gets what is only left out. An empty `description` says nothing.
+    `note` is called with what is left out of an accepted pod. An empty `description` says nothing.
     """
     ranks = _ranks(pod, entry)
     publishers = _annotated(pod, ranks)
@@ -68,7 +68,7 @@ def _annotated(pod: Pod, ranks: _Ranks) -> list[Publisher] | None:
 
 
 def _counted(ranks: _Ranks, port: int, *, from_zero: bool) -> list[Publisher]:
-    """`port` is that of rank 0, or that of the pod's first rank."""
+    """Return a publisher for each rank; `port` is rank 0's (`from_zero`), or that of the pod's first rank."""
     first = port + (ranks.first if from_zero else 0)
     _checked(first + ranks.count - 1)
     return [Publisher(ranks.first + each, Address("", first + each)) for each in range(ranks.count)]
@@ -103,7 +103,7 @@ def _with_replay(pod: Pod, entry: Kubernetes, publishers: list[Publisher], note:
     port = port or port_named(pod, REPLAY_PORT_NAMES) or entry.replay_port
     if port is None:
         return publishers
-    # It is counted on as the event ports are: from rank 0, or from the pod's first rank.
+    # It counts up like the event ports: from rank 0, or from the pod's first rank.
     said = annotated(pod).keys()
     from_zero = "port" not in said and ("port-base" in said or entry.port_base is not None)
     start = 0 if from_zero else publishers[0].rank
