@@ -19,14 +19,14 @@ _ORDER = ("problem", "unknown", "note")
 
 
 _OF_LOSS = {"trust-degraded", "drift"}
-"""What follows when batches are lost for good."""
+"""Codes of the findings that follow when batches are lost for good."""
 
 
 def diagnose(facts: Facts, on_purpose: Mapping[str, str] | None = None) -> list[Finding]:
     """Return what is wrong, what could not be seen, and what is worth knowing, in this order.
 
-    `on_purpose`: source as `replica/rank` -> why its losses are wanted; of such sources alone a finding is a
-    note.
+    `on_purpose`: source as `replica/rank` -> why its losses are wanted; a finding about the losses of such
+    sources only becomes a note.
     """
     checks = (
         kafka_findings,

@@ -18,12 +18,12 @@ NAMED = 3
 
 
 def engine_findings(facts: Facts) -> Iterator[Finding]:
-    """Yield what cannot be, or hardly be, if both the engine's page and our tables are right."""
+    """Yield what is impossible, or unlikely, if both the engine's page and our tables are right."""
     sources = [source for source in facts.sources() if source in facts.store.engines]
     health = facts.store.health
     yield from _finding(
         facts,
-        # The worker says so itself of the others, as drift.
+        # Of the others, the worker itself reports this, as drift.
         [source for source in sources if source not in health or not health[source].drift_blocks],
         _above_capacity,
         "resident-above-capacity",
@@ -98,7 +98,7 @@ def _below_usage(engine: EngineFacts) -> str | None:
     if not engine.capacity_blocks or engine.usage is None or engine.entries is None:
         return None
     if engine.trust != "complete":
-        return None  # what is missing is known to be
+        return None  # it is known that something is missing
     in_use = engine.usage * engine.capacity_blocks
     if in_use <= engine.entries + USAGE_MARGIN * engine.capacity_blocks:
         return None

@@ -1,4 +1,4 @@
-"""Gathers the facts: broker and store are asked side by side, each in bounded time."""
+"""Gathers the facts: broker and store are asked concurrently, each in bounded time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.settings import Settings
 
 
 async def examine(settings: Settings, seconds: float) -> Facts:
-    """Return what is known of the fleet after at most so many seconds."""
+    """Return what is known of the fleet after at most `seconds`."""
     now = time.time()
     kafka = asyncio.create_task(ask_kafka(settings, now, seconds))
     store = asyncio.create_task(ask_store(settings.clickhouse, seconds))

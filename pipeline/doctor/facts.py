@@ -31,7 +31,7 @@ class TopicFacts:
     in_sync: int = 1
     """Of these, how many have all acknowledged records, the fewest."""
     id: str = ""
-    """By what Kafka distinguishes it from every other topic; empty where it does not say."""
+    """Kafka's unique id of the topic; empty where Kafka does not give it."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class GroupFacts:
     saved_at: Mapping[int, float]
     """When the newest checkpoint of a partition was written."""
     rare_checkpoints: bool = False
-    """They are written now and then only, so their age says nothing."""
+    """Whether checkpoints are only written now and then, so that their age says nothing."""
     at_most: frozenset[int] = frozenset()
-    """Partitions of which not all was counted: `waiting` has offsets there, of what may be no records."""
+    """Partitions not counted to the end: `waiting` includes offsets there that may be no records."""
 
     def waiting_in_words(self) -> str:
         """Return how many records wait, in all partitions together."""
@@ -63,8 +63,8 @@ class ReportsFacts:
     topic: str
     group: str
     late: Mapping[int, int]
-    """Records that have waited for longer than a connector ever takes, by partition; of none, where the topic
-    does not exist."""
+    """Records that have waited for longer than a connector ever takes, by partition; empty if the topic does
+    not exist."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class LogFacts:
 
 @dataclass(frozen=True)
 class PositionFacts:
-    """Up to where a connector says it has published a source."""
+    """Up to where a source has been published, as a connector says."""
 
     incarnation: int
     seq: int | None
@@ -169,7 +169,7 @@ class LifeFacts:
     trust: Trust
     trust_since: float
     superseded: int = 0
-    """Sessions of this source that ended so within the last hour."""
+    """Sessions of this source that began within the last hour and were superseded."""
     openings: tuple[float, ...] = ()
     """When sessions of this source began within the last hour and a bit."""
     remarks: tuple[str, ...] = ()
@@ -178,10 +178,10 @@ class LifeFacts:
 
 @dataclass(frozen=True)
 class HashFacts:
-    """With whom the present session of a source was found to hash alike, from `source_hashes`."""
+    """Which sources the present session of a source was found to hash like, from `source_hashes`."""
 
     alone: bool
-    """With nobody, though its traffic and that of others keep coming back to first blocks."""
+    """Whether it hashes like no other, though its traffic and theirs keep coming back to first blocks."""
     groups: frozenset[str]
     """Sources that have one in common hash alike."""
 
@@ -226,15 +226,15 @@ class StoreFacts:
     unanswered: Mapping[str, Unanswered] = field(default_factory=dict)
     """What could not be looked at."""
     late: tuple[str, ...] = ()
-    """What it had no time, memory or turn to answer."""
+    """What it had no time or memory to answer, or was not asked in time."""
     migrations_missing: tuple[str, ...] = ()
     migrations_changed: tuple[str, ...] = ()
     written_at: float | None = None
     """When `stream_health_10s` was last written."""
     clock: float | None = None
-    """What its clock shows, less what ours showed at that moment; seconds."""
+    """Seconds by which its clock is ahead of ours."""
     newest_window: float | None = None
-    """Of `stream_health_10s`, whenever that is."""
+    """Of `stream_health_10s`, however old it is."""
     health: Mapping[SourceId, HealthFacts] = field(default_factory=dict)
     """Of the last hour."""
     lives: Mapping[SourceId, LifeFacts] = field(default_factory=dict)
@@ -246,13 +246,13 @@ class StoreFacts:
 
     @property
     def whole(self) -> bool:
-        """Tell whether everything was answered: only then is what it does not know not there."""
+        """Return whether everything was answered: only then is what it does not know really absent."""
         return self.unavailable is None and not self.unanswered and not self.late
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All of it."""
+    """All that the doctor knows."""
 
     at: float
     configured: tuple[SourceId, ...]

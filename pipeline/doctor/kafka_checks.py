@@ -1,4 +1,4 @@
-"""What the broker's side says: topics, groups, checkpoints. Pure."""
+"""Checks of the broker's side: topics, groups, checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pipeline.doctor.replication_checks import replication_findings
 from pipeline.errors import COMPUTE_AGAIN
 
 WAITING_RECORDS = 1000
-"""More of them in one partition than a worker takes within a second or two."""
+"""More of them in one partition than a worker handles within a second or two."""
 CHECKPOINT_SECONDS = 60.0
 """A partition with records waiting is saved far more often, unless no worker runs or ClickHouse is away."""
 SOURCES_NAMED = 20
-"""Of records set aside, which may name anything."""
+"""Sources, at most, that a finding names of records set aside, which may name anything."""
 BOUND_CONFIG = {"cleanup.policy", "max.message.bytes"}
 """What must be as in the catalogue; the operator chooses everything else."""
 

@@ -1,4 +1,4 @@
-"""What is odd about streams, as the connector saw it in their present sessions. Pure."""
+"""Checks of what the connector found odd about streams in their present sessions. Pure."""
 
 from __future__ import annotations
 

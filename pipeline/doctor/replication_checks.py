@@ -9,7 +9,7 @@ from pipeline.doctor.facts import KafkaFacts, TopicFacts
 from pipeline.doctor.finding import Finding, Severity
 
 SEVERAL_BROKERS = 3
-"""So many can keep a copy each and go on when one of them is away."""
+"""With so many brokers, each can keep a copy, and the others go on while one is away."""
 _MIN_IN_SYNC = "min.insync.replicas"
 
 _Judgement = tuple[str, Severity, str, str]
@@ -81,7 +81,7 @@ def _in_sync(topic: TopicFacts) -> Iterator[_Judgement]:
 
 
 def _remedy(least: int) -> str:
-    # Where the cluster was formatted by Kafka 4.1 or newer, the brokers' file is not asked any more.
+    # Clusters formatted by Kafka 4.1 or newer no longer read this from the brokers' configuration file.
     return (
         "kafka-configs.sh --alter --entity-type brokers --entity-default "
         f"--add-config {_MIN_IN_SYNC}={least}; "

@@ -23,7 +23,7 @@ _COLUMNS = (
     *("lost", "filled", "trust", "since", "drift"),
 )
 _EXPENDABLE = (3, 7, 9, 4, 10)
-"""Columns that a narrow terminal does without, the first of them first."""
+"""Columns to leave out on a narrow terminal, in this order."""
 
 
 def as_json(facts: Facts, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What log and tables say about each source: connectivity, loss, trust, drift. Pure."""
+"""Checks of each source, by log and tables: connectivity, loss, trust, drift. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pipeline.doctor.finding import Finding, Severity
 from schemas.metrics import Connector
 
 SILENT_SECONDS = 45.0
-"""The connector writes a record of every source at least every ten seconds; the rest may be under way."""
+"""The connector writes a record of every source at least every ten seconds; the rest allows for delays."""
 LAG_SECONDS = 60.0
 FELL_BESIDE_SECONDS = 120.0
 """A restart that the stream shows explains counters that fall within this time of it."""
 SUPERSEDED = 3
 """Sessions in an hour that another replaced before they ended."""
 LOOKED_AT = 32
-"""Batches by which an engine is recognised that can be."""
+"""Batches within which an engine is recognised, if it can be."""
 DUPLICATES = 100
 """A restart of a connector also repeats some batches."""
 
 
 def source_findings(facts: Facts) -> Iterator[Finding]:
-    """Yield what is wrong with sources; those with the same trouble in one finding."""
+    """Yield what is wrong with sources; sources with the same trouble share a finding."""
     sources = facts.sources()
     health, lives = facts.store.health, facts.store.lives
     if facts.store.whole and facts.kafka.unavailable is None and not sources:

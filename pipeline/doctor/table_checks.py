@@ -1,4 +1,4 @@
-"""What the tables' side says: reachable, migrated, written, and in step with the log. Pure."""
+"""Checks of the tables: reachable, migrated, written, and in step with the log. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pipeline.doctor.finding import Finding
 STALE_SECONDS = 60.0
 """Rows follow their events within a few seconds."""
 POSITION_SECONDS = 60.0
-"""A connector writes all its positions every ten seconds: what is older is of one that ended."""
+"""A connector writes all its positions every ten seconds: older ones are of a connector that ended."""
 NAMED = 3
 """Sources whose figures a message spells out; `subjects` has all."""
 APART_SECONDS = 30.0
-"""Of clocks: readers of the last minutes would miss that much."""
+"""Difference of clocks that matters: readers of the last minutes would miss that much."""
 LOOKED_BACK_SECONDS = 3600.0
 
 
@@ -102,7 +102,7 @@ def _shown(facts: Facts, source: SourceId) -> tuple[int, int]:
 
 
 def _lost(facts: Facts) -> Iterator[Finding]:
-    """What connectors have published, the tables do not show, and no record is left that could say it."""
+    """Yield what connectors have published, the tables lack, and no waiting record can still bring."""
     kafka, store = facts.kafka, facts.store
     waiting = {
         number: count
@@ -134,7 +134,7 @@ def _lost(facts: Facts) -> Iterator[Finding]:
 
 
 def _time_findings(facts: Facts) -> Iterator[Finding]:
-    """Yield why rows that are there are not in the ranges that readers ask for, which end now."""
+    """Yield why existing rows are outside the ranges that readers ask for, which end now."""
     store = facts.store
     if store.clock is not None and abs(store.clock) > APART_SECONDS:
         way = "ahead of" if store.clock > 0 else "behind"

@@ -1,1 +1,1 @@
-"""Recounts every table from the log, plainly, and compares it with what ClickHouse holds."""
+"""Recounts every table from the log, in plain code, and compares the result with ClickHouse."""

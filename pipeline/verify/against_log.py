@@ -58,7 +58,7 @@ from schemas.settings import Settings
 KEPT_FOR = timedelta(days=6, hours=20)
 """Ten-second rows younger than that are certainly still there: tables drop them after seven days."""
 RECOMPUTED_FOR = timedelta(days=5, hours=20)
-"""Minutes and hours younger than that follow from ten-second rows that are all there."""
+"""Minutes and hours younger than that can be recomputed: all their ten-second rows still exist."""
 SAMPLED = "estimates from a sample of the blocks (fleet.sample_rate)"
 LOOK_AGAIN_SECONDS = 0.5
 HIDES_FIGURES = "an open transaction, perhaps of a worker that was killed, hides records of figures partition"
@@ -76,12 +76,12 @@ async def check_log(
 ) -> Findings:
     """Recount the whole log and compare; `until`: ignore records at or after this offset of each partition.
 
-    `patience`: seconds for open transactions to end, and for the minutes and hours of each table to catch up.
-    `figures_since`: that of `Comparison`.
+    `patience`: seconds to wait for open transactions to end, and for the minutes and hours of each table to
+    catch up. `figures_since`: see `Comparison`.
     Raises BrokerUnreachable, LoginRefused, KafkaUnavailable, TopicMissing, TopicHidden,
     RightMissing, CertificateUnreadable and StoreUnavailable.
     """
-    # Where both are away, the broker is what is reported: it comes first in the settings and in the start.
+    # If both are down, report the broker: it comes first in the settings and at start-up.
     await reach(settings.kafka)
     require_rights(await describe(settings), settings.kafka, [VERIFY])
     tables = await aside(lambda: StoredTables(settings.clickhouse))
@@ -110,7 +110,7 @@ async def check_log(
 
 @dataclass
 class Comparison:
-    """One run through all topics, beside the rows that follow from them."""
+    """Goes once through all topics and compares the rows that follow from them."""
 
     settings: Settings
     tables: StoredTables
@@ -118,20 +118,20 @@ class Comparison:
     until: int | None
     progress: Progress
     unreadable: str | None = None
-    """Why some of what was committed cannot be read from the residency topic yet, if so."""
+    """Why some committed records of the residency topic cannot be read yet, if so."""
     figures_since: datetime | None = None
-    """From when on the topic of figures has all rows; None: a while behind its first record."""
+    """Time from which on the figures topic has all rows; None: MARGIN after its first record."""
     findings: Findings = field(default_factory=Findings)
     topic: TopicCheck = field(default_factory=TopicCheck)
 
     async def topics(self, patience: float) -> None:
-        """Compare the rows of all topics with them; `patience` is that of `check_log`."""
+        """Compare every topic with the rows that follow from it; `patience` as in `check_log`."""
         settings, progress = self.settings, self.progress
         async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
                 await self.partition(events, partition)
-        # After the events, so that it has all that their reader had committed.
+        # After the events topic, so that it has all that the replica agent had committed by then.
         async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as residency:
             progress.step("waiting for open transactions to end")
             await self.wait_readable(residency, patience)
@@ -148,7 +148,7 @@ class Comparison:
 
     async def partition(self, events: TopicLog[EventsRecord], partition: int) -> None:
         """Compare the sources of a partition of the events topic."""
-        # In this order: all that was committed is in the rows read, and all they rest on is read after them.
+        # Order matters: the rows read have all that was committed, and the log read next all they rest on.
         extent = await events.extent(partition)
         found = await aside(lambda: _rows_by_source(self.tables, partition, events.partitions))
         end, committed = self._bounds(await events.end(partition), extent)
@@ -178,7 +178,7 @@ class Comparison:
 
     async def choices(self, choices: TopicLog[ChoiceRecord], partition: int) -> None:
         """Compare the rows of a partition of routers' choices."""
-        # In the order of `partition`, for the same reasons.
+        # In the same order as in `partition`, for the same reasons.
         extent = await choices.extent(partition)
         found = await aside(lambda: list(self.tables.choices_of_partition(partition, choices.partitions)))
         end, committed = self._bounds(await choices.end(partition), extent)
@@ -210,7 +210,7 @@ class Comparison:
     async def _figures(
         self, topic: TopicLog[Any], partition: int, committed: AgentsCommitted, until: float
     ) -> None:
-        """Compare a partition; what rows lack of it is waited for, by a clock that never goes back."""
+        """Compare a partition; until `until`, by the monotonic clock, wait for figures that rows lack."""
         begin, before = (await topic.extent(partition)).begin, await topic.end(partition)
         since = self.figures_since
         if since is None:
@@ -236,14 +236,14 @@ class Comparison:
                 else:
                     check.apply(offset, row)
             begin = end
-            # Rows are written before the transaction of their figures.
+            # Rows are inserted before the transaction with their figures commits.
             if not check.lacks_some() or time.monotonic() >= until:
                 break
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
         check.finish()
 
     async def _committed(self) -> Callable[[int], AgentsCommitted]:
-        """Return what shows how far the agents are whose rows a partition of figures has."""
+        """Return a function that says, for a partition of figures, how far its agents had committed."""
         settings = self.settings
         async with (
             opened_topic(settings, "events", agent="replica", decode=accepted_events) as events,
@@ -254,19 +254,19 @@ class Comparison:
                 [await _committed_of(topic, partition) for partition in range(topic.partitions)]
                 for topic in (events, residency, choices)
             ]
-        # Of a choice nothing says its partition here. It rests on one record.
+        # The partition of a choice is unknown here, so use what holds for all. It rests on a single record.
         of_choices = Committed(max(each.begin for each in chosen), min(each.end for each in chosen))
         return lambda partition: AgentsCommitted(replica[partition], fleet, of_choices)
 
     async def wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
-        """Wait for what the replica agent had committed when its partitions were compared."""
+        """Wait until all that the replica agent had committed when it was compared can be read."""
         if self.until is None and (behind := await residency.held_back(patience)):
             partitions = ", ".join(map(str, behind))
             self.unreadable = f"{HELD_BACK} {partitions}"
 
     async def shard(self, residency: TopicLog[ResidencyRecord], shard: int) -> None:
         """Compare the fleet's rows of a partition of the residency topic."""
-        # In the order of `partition`, for the same reasons.
+        # In the same order as in `partition`, for the same reasons.
         extent = await residency.extent(shard)
         found = await aside(lambda: list(self.tables.rows_of_shard(shard)))
         end, committed = self._bounds(await residency.end(shard), extent)
@@ -338,12 +338,12 @@ class Comparison:
             extent = replace(extent, begin=now.begin)
 
     def finish(self) -> None:
-        """Compare the topics with each other, unless a bound of offsets cuts them differently."""
+        """Compare the topics with each other, unless `until` cuts them off at different points."""
         if self.until is None:
             self.topic.finish(self.findings, unreadable=self.unreadable)
 
     def _bounds(self, end: int, extent: Extent) -> tuple[int, int]:
-        """Return before which offset to read, and before which everything must be in the tables."""
+        """Return up to which offset to read, and up to which all must be in the tables (both exclusive)."""
         if self.until is None:
             return end, extent.committed
         return min(end, self.until), min(extent.committed, self.until)
@@ -362,7 +362,7 @@ async def _committed_of(topic: TopicLog[Any], partition: int) -> Committed:
 
 
 def _is_degraded(rows: Iterable[ReplicaRow]) -> bool:
-    """Return whether the newest life of a source goes on and its trust is degraded."""
+    """Return whether the newest session of a source is still open and its trust degraded."""
     lives = [row for row in rows if isinstance(row, SourceRow)]
     newest = max(lives, key=lambda life: life.incarnation, default=None)
     return newest is not None and not newest.closed_reason and newest.trust == "degraded"

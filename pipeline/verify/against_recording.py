@@ -1,8 +1,8 @@
-"""Compares what recordings of engines say with the tables, without the log.
+"""Compares recordings of engines with the tables, without the log.
 
 A recording holds neither the connector's notices nor offsets, and does not show what was lost on the way to
 the log. So only occupancy and flow are compared, in windows that were over when the recording ended, and as
-long as the recording has every batch of a life from its beginning.
+long as the recording has every batch of an engine session from its beginning.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _compare(
 
 
 def _named(row: OccupancyRow | FlowRow) -> dict[str, Any]:
-    """Without the model, which a recording need not know."""
+    """Return the key columns, without the model, which a recording need not have."""
     named = {
         "window": row.window,
         "replica": row.replica,

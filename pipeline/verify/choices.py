@@ -1,4 +1,4 @@
-"""Compares the rows of routers' choices with the records of their topic, the first of which counts."""
+"""Compares the rows of routers' choices with their topic, in which the first record of a choice counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Key = tuple[datetime, str, str, str]
 
 
 class ChoicesCheck:
-    """One partition of the topic beside the rows of its requests."""
+    """Compares one partition of the topic with the rows of its requests."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class ChoicesCheck:
         self._expected: dict[_Key, ChoiceRow] = {}
 
     def apply(self, offset: int, record: ChoiceRecord) -> None:
-        """Go on with the next record."""
+        """Process the next record."""
         row = _row(offset, record)
         self._expected.setdefault(choice_key(row), row)
 
     def finish(self, end: int) -> None:
-        """Compare, after the records before `end`."""
+        """Compare, once all records before `end` were processed."""
         for key, row in self._found.items():
             offset = FIRST_WINS - row.version
             if offset >= end:
@@ -77,7 +77,7 @@ class ChoicesCheck:
 
 
 def choice_key(row: ChoiceRow) -> _Key:
-    """Return what names a row: of the time, the hour."""
+    """Return the key of a row; of its time, only the hour counts."""
     return row.time.replace(minute=0, second=0, microsecond=0), row.model, row.replica, row.request_id
 
 

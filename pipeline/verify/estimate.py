@@ -1,4 +1,4 @@
-"""What a comparison will take: time by a trial, memory by the number of rows."""
+"""Estimates what a comparison will cost: time from a trial, memory from the number of rows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from schemas.residency import ResidencyRecord
 from schemas.settings import Settings
 
 ROW_BYTES = 1_500
-"""Of a row and its key, at most; half of it once the row is compared."""
+"""Memory of a row and its key, at most; half as much once the row is compared."""
 PARTS = 4
 """Partitions that are tried: the longest ones."""
 SECONDS = 0.5
-"""For each of them."""
+"""Length of the trial of each of them."""
 _SMALL = 2_000
-"""Offsets of a topic that are not worth a trial."""
+"""A topic with fewer offsets is not worth a trial."""
 _EVERYTHING = 1 << 62
 """An offset behind all others."""
 
@@ -40,7 +40,7 @@ async def estimate(
     residency: TopicLog[ResidencyRecord],
     until: int | None,
 ) -> None:
-    """Say what all of it will take, if anybody watches; takes some seconds itself."""
+    """Show what the comparison will cost, if the output is a terminal; this takes a few seconds itself."""
     progress.expect("events", sum((await events.lengths(until)).values()))
     progress.expect("residency", sum((await residency.lengths(until)).values()))
     if not progress.watched:
@@ -67,10 +67,10 @@ async def tried(
     recount: Callable[[int, int, Record], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Cost | None:
-    """Return what all of a topic takes; None if it is too short for a trial.
+    """Return what reading a whole topic will cost; None if it is too short for a trial.
 
-    `recount` is given partition, offset and record, as the comparison will be. Records are those behind the
-    middle of the longest partitions, and nothing is known before them.
+    `recount` gets partition, offset and record, as the comparison will. The trial reads the longest
+    partitions from their middle on, without any state from before.
     """
     lengths = await log.lengths(until)
     total = sum(lengths.values())
@@ -85,7 +85,7 @@ async def tried(
         first = last = end - length // 2
         began = None
         async for offset, record in log.records(partition, first, end):
-            # What comes before the first record is no part of reading on.
+            # The wait for the first record does not recur while reading on, so it does not count.
             began = clock() if began is None else began
             if not isinstance(record, RecordRefused):
                 recount(partition, offset, record)
@@ -102,7 +102,7 @@ async def tried(
 
 
 class _ThrownAway:
-    """Does with records what the comparison does, to see how long that takes."""
+    """Processes records as the comparison does, only to see how long that takes."""
 
     def __init__(self, settings: Settings, begins: dict[int, int]) -> None:
         """`begins`: where the partitions of the residency topic begin."""

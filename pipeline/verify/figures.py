@@ -1,6 +1,6 @@
-"""Compares the figures topic with the tables: of each key the newest version, in both.
+"""Compares the figures topic with the tables: the newest version of each key in both.
 
-The tables are compared with the log (`against_log`), so what equals them says what the log says.
+The tables are compared with the log (`against_log`), so a figure that equals its row agrees with the log.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from schemas.wire_prefix import json_decoder
 NAME = "figures"
 BEFORE_THE_TOPIC = "not in the topic of figures, and perhaps written before it began"
 MARGIN = timedelta(seconds=60)
-"""From the first record on. Clocks of engines are less ahead of the brokers': twice
-`worker.max_clock_ahead_seconds`, unless that is set to more."""
+"""After the first record, the topic has all rows. Engines' clocks are ahead of the brokers' by less: at most
+twice `worker.max_clock_ahead_seconds`, unless that is set too high for this."""
 
 
 class Tabled(msgspec.Struct):
-    """As much of a record as says what it is."""
+    """The field of a record that says which table its row belongs to."""
 
     table: str
 
@@ -40,7 +40,7 @@ _tabled = json_decoder(Tabled)
 
 
 def decode_figure(value: bytes | None, headers: object, key: bytes | None) -> msgspec.Struct:
-    """Return the row that a record says. Raises RecordRefused."""
+    """Return the row in a record. Raises RecordRefused."""
     try:
         row: msgspec.Struct = _KINDS[_tabled(value or b"").table](value or b"")
     except (msgspec.MsgspecError, KeyError) as error:
@@ -49,30 +49,30 @@ def decode_figure(value: bytes | None, headers: object, key: bytes | None) -> ms
 
 
 class Committed(NamedTuple):
-    """What an agent had committed of a partition before the tables were read, as far as its log has it."""
+    """What an agent had committed of a partition before the tables were read, as far as it is still there."""
 
     begin: int
     end: int
     since: datetime = EPOCH
-    """When the first record of a log without its beginning was written."""
+    """When the first record was written, if the log no longer has its beginning."""
 
     def why_not(self, offset: int, at: datetime) -> str | None:
-        """Return why the figure of a row of this time, that rests on this record, need not be committed."""
+        """Return why the figure of a row need not be committed; it is of time `at` and rests on `offset`."""
         if offset >= self.end:
             return TOO_NEW
         return BEFORE_THE_BEGINNING if offset < self.begin or at < self.since else None
 
 
 class AgentsCommitted(NamedTuple):
-    """The same of all that a partition of figures follows from.
+    """The same for all partitions that a partition of figures follows from.
 
     Rows are written before anything commits. If the worker dies in between, and retention removes records
-    that a row rests on before another one reads them, the row stays and nothing commits its figure. The
-    version tells whether the last of these records is gone, and the window whether earlier ones may be.
+    that a row rests on before another worker reads them, the row stays and its figure is never committed.
+    The version shows whether the last of these records is gone, the window whether earlier ones may be.
     """
 
     replica: Committed
-    """The partition of the events topic that has the replicas of the partition of figures."""
+    """The partition of the events topic with the same replicas as the partition of figures."""
     fleet: list[Committed]
     """Each partition of the residency topic."""
     choices: Committed
@@ -87,7 +87,7 @@ class AgentsCommitted(NamedTuple):
 
 
 class FiguresCheck:
-    """One partition of the topic beside the rows of its replicas."""
+    """Compares one partition of the topic with the rows of its replicas."""
 
     def __init__(
         self,
@@ -112,17 +112,17 @@ class FiguresCheck:
         """Versions that were committed when the tables were read."""
 
     def apply(self, offset: int, row: Any) -> None:
-        """Go on with the next record."""
+        """Process the next record."""
         key = _key(row)
         before = self._newest.get(key)
-        # As in the tables: one record may say of a window first that it was empty, and then what came.
+        # >= as in the tables: one record may give a window twice, first empty, then with what came.
         if before is None or row.version >= before.version:
             self._newest[key] = row
         if offset < self._before:
             self._known[key] = max(row.version, self._known.get(key, row.version))
 
     def lacks_some(self) -> bool:
-        """Return whether a row that must be in the topic is not, or only an older one."""
+        """Return whether the topic lacks a row that it must have, or has only an older version of it."""
         return any(
             row.version > getattr(self._newest.get(key), "version", -1) and not self._why_not_due(row)
             for key, row in self._rows.items()

@@ -1,4 +1,4 @@
-"""Differences between recount and tables: counts all of them, keeps the first ones."""
+"""Collects differences between recount and tables: counts all of them, keeps the first ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 KEPT = 20
-"""Differences of a table that are kept."""
+"""Differences kept for each table."""
 
 Kind = Literal["differs", "missing", "older", "unexpected"]
 """differs: a column is wrong. missing: there is no such row. older: the row rests on fewer records than were
@@ -28,7 +28,7 @@ class Difference:
     expected: dict[str, Any]
     found: dict[str, Any]
     remarks: tuple[str, ...] = ()
-    """What no figure shows."""
+    """Differences that no column shows."""
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Findings:
 
     @property
     def verdict(self) -> Verdict:
-        """What all of it comes to."""
+        """The overall result."""
         return "different" if self.differing else "late" if self.late else "equal"
 
     @property

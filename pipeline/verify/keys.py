@@ -1,4 +1,4 @@
-"""Which columns name a row of a table."""
+"""Which columns identify a row of each table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Waits until what was written to a topic of transactions can be read.
+"""Waits until everything written to a transactional topic can be read.
 
 A reader of committed records gets no further than the first record of an open transaction (the last
-stable offset), whoever committed behind it. A worker that was killed may leave one open: its successor ends
-it, or the broker does after `TRANSACTION_TIMEOUT_MS`. Offsets of other partitions are there long before.
+stable offset), even if others committed after it. A killed worker may leave one open: its successor ends it,
+or the broker does after `TRANSACTION_TIMEOUT_MS`. Committed offsets of other partitions show long before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def held_back(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> list[int]:
-    """Return the partitions of which, after so many seconds, some record from before this call is unreadable.
+    """Return the partitions with a record from before this call that cannot be read after `patience` seconds.
 
     `written`: ends of the partitions (high watermarks). `readable`: how far readers of committed records get.
     A transaction has written all its records before it commits. So what the group committed before this call

@@ -1,4 +1,4 @@
-"""Says on a terminal what a comparison will take, and then, over one line, how far it is."""
+"""Shows on a terminal what a comparison will cost and then, on one line that it rewrites, how far it is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple, TextIO
 
 _EVERY_SECONDS = 0.2
 _MEASURED_SECONDS = 1.0
-"""Of reading a topic, before that says how long the rest of it takes."""
+"""Seconds of reading a topic before its speed is used to estimate the rest."""
 _ERASE = "\r\x1b[K"
 
 
 class Cost(NamedTuple):
-    """What a topic takes, as far as a trial shows."""
+    """What reading a topic costs, estimated by a trial."""
 
     offsets: int
     seconds: float
@@ -21,7 +21,7 @@ class Cost(NamedTuple):
 
 
 class Progress:
-    """Writes to a terminal, and nothing at all where nobody watches."""
+    """Writes to a terminal, and nothing at all if the output is not one."""
 
     def __init__(self, out: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out if out is not None and out.isatty() else None
@@ -31,14 +31,14 @@ class Progress:
         self._topic = ""
         self._reading = False
         self._expected: dict[str, int] = {}
-        """Records of topics that are not read to their end."""
+        """Records of the topics that were not read to their end yet."""
         self._seconds: dict[str, float] = {}
-        """What they take, if that was tried."""
+        """Seconds to read them, where a trial showed it."""
         self._records = self._records_of_topic = 0
 
     @property
     def watched(self) -> bool:
-        """Whether anybody sees what is written."""
+        """Whether the output is a terminal."""
         return self._out is not None
 
     def expect(self, topic: str, records: int) -> None:
@@ -46,7 +46,7 @@ class Progress:
         self._expected[topic] = records
 
     def estimate(self, costs: Mapping[str, Cost], memory_megabytes: float) -> None:
-        """Keep lines that say what all of it comes to, by a trial of topics and the number of rows."""
+        """Write lines, which stay, with the total cost: from a trial of topics and the number of rows."""
         self._seconds = {topic: cost.seconds for topic, cost in costs.items()}
         lines = []
         if costs:
@@ -69,7 +69,7 @@ class Progress:
         self._reading = True
 
     def step(self, step: str) -> None:
-        """Say what begins now."""
+        """Show what begins now."""
         self._step = step
         self._reading = False
         self._show()
@@ -90,7 +90,7 @@ class Progress:
         self._next = now + _EVERY_SECONDS
         measured = now - self._measured_from
         rate = self._records_of_topic / max(measured, _EVERY_SECONDS)
-        if not self._reading or not self._records_of_topic:  # a speed of what is not under way is none
+        if not self._reading or not self._records_of_topic:  # nothing is being read, so there is no speed
             self._write(f"{_ERASE}{self._step} ({self._records:,} records)")
             return
         left = ""
@@ -100,7 +100,7 @@ class Progress:
         self._write(f"{_ERASE}{self._step} ({self._records:,} records, {rate:,.0f} records/s{left})")
 
     def _seconds_left(self, rate: float) -> float:
-        """Return what the present topic takes at this rate, and the later ones as far as it is known."""
+        """Return the seconds for the rest of this topic at this rate, and for later ones by trial or rate."""
         if not rate:
             return 0.0
         left = max(self._expected.get(self._topic, 0) - self._records_of_topic, 0) / rate

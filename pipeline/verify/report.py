@@ -16,7 +16,7 @@ _VERDICTS = {
 
 
 def as_text(findings: Findings) -> Iterator[str]:
-    """Give the lines that people read."""
+    """Yield the lines that people read."""
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(findings.set_aside.items()))
     set_aside = f", {findings.set_aside.total():,} of them set aside ({reasons})" * bool(reasons)
     yield f"{findings.records:,} records of the log{set_aside}"

@@ -1,4 +1,4 @@
-"""Reads the winning rows of the tables."""
+"""Reads the rows of the tables, of several with one key the winning one."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class StoredTables:
         self._client: Client = connect(store)
 
     def rows_of_partition(self, partition: int, partitions: int) -> Iterator[ReplicaRow]:
-        """Give the rows of the replicas that belong to a partition of the events topic."""
+        """Yield the rows of the replicas that belong to a partition of the events topic."""
         which = "kafkaMurmurHash(replica) % {partitions:UInt32} = {partition:UInt32}"
         for kind in TABLES:
             yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
 
     def rows_of_shard(self, shard: int) -> Iterator[FleetRow]:
-        """Give the rows of a partition of the residency topic."""
+        """Yield the rows of a partition of the residency topic."""
         for kind in FLEET_TABLES:
             yield from self._rows(kind, "shard = {shard:UInt16}", {"shard": shard})
 
     def choices_of_partition(self, partition: int, partitions: int) -> Iterator[ChoiceRow]:
-        """Give the choices of requests that belong to a partition of the topic of choices."""
+        """Yield the choices of requests that belong to a partition of the topic of choices."""
         which = "kafkaMurmurHash(request_id) % {partitions:UInt32} = {partition:UInt32}"
         yield from self._rows(ChoiceRow, which, {"partition": partition, "partitions": partitions})
 
     def figures_of_partition(self, partition: int, partitions: int) -> Iterator[Any]:
-        """Give the rows that are figures, of the replicas of a partition of their topic."""
+        """Yield the rows that are figures, of the replicas of a partition of the figures topic."""
         which = "kafkaMurmurHash(replica) % {partitions:UInt32} = {partition:UInt32}"
         for kind in FIGURES:
             yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
@@ -74,7 +74,7 @@ class StoredTables:
     def rows_of_source(
         self, replica: str, dp_rank: int, first: datetime, last: datetime
     ) -> Iterator[OccupancyRow | FlowRow]:
-        """Give what a source held and what came and went, in windows from `first` to `last`, included."""
+        """Yield occupancy and flow of a source in windows from `first` to `last`, both included."""
         parameters = {"replica": replica, "dp_rank": dp_rank, "first": first, "last": last}
         which = (
             "replica = {replica:String} AND dp_rank = {dp_rank:UInt16} "
@@ -84,14 +84,14 @@ class StoredTables:
         yield from self._rows(FlowRow, which, parameters)
 
     def asked(self, statement: str, parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the rows of a statement, in which `{database}` is the database."""
+        """Yield the rows of a statement, in which `{database}` is the database."""
         statement = statement.replace("{database}", self._store.database)
         with store_unavailable(self._store):
             for row in self._client.query(statement, parameters=parameters).named_results():
                 yield {name: _aware(value) for name, value in row.items()}
 
     def minutes_due(self) -> Iterator[tuple[str, datetime]]:
-        """Give family and start of the minutes that some worker noted and did not recompute since."""
+        """Yield family and start of the minutes that a worker has noted and not recomputed since."""
         statement = (
             f"SELECT DISTINCT family, minute FROM {self._store.database}.rollups_due "
             "GROUP BY worker, family, minute HAVING max(noted) > max(done)"
@@ -105,7 +105,7 @@ class StoredTables:
         self._client.close()
 
     def _rows(self, kind: type[_Kind], which: str, parameters: dict[str, Any]) -> Iterator[_Kind]:
-        """Give the winning rows of a table for which a condition holds."""
+        """Yield the winning rows of a table for which a condition holds."""
         columns = kind.__struct_fields__
         shared: dict[Any, Any] = {}
         table = f"{self._store.database}.{kind.TABLE}"  # type: ignore[attr-defined]
@@ -121,7 +121,7 @@ class StoredTables:
 
 
 def _shared(value: Any, shared: dict[Any, Any]) -> Any:
-    """Return a value as in `_aware`; one object stands for equal names and times of all rows."""
+    """Return a value as `_aware` does; equal strings and times of all rows share one object."""
     if type(value) is not str and not isinstance(value, datetime):
         return _aware(value)
     found = shared.get(value)
@@ -131,7 +131,7 @@ def _shared(value: Any, shared: dict[Any, Any]) -> Any:
 
 
 def _aware(value: Any) -> Any:
-    """Times are UTC in the tables, and say so here."""
+    """Return times with their zone, which is UTC in the tables, and tuples as lists."""
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.replace(tzinfo=timezone.utc)
     return list(value) if isinstance(value, tuple) else value

@@ -33,12 +33,12 @@ def start_of_period(window: datetime, length: timedelta) -> datetime:
 
 
 def number_of(start: datetime) -> int:
-    """Return the window that begins then."""
+    """Return the number of the window that begins then."""
     return int((start - EPOCH).total_seconds()) // WINDOW
 
 
 def moment(at: float) -> datetime:
-    """Return a time as tables show it: milliseconds, the rest cut off."""
+    """Return a time as tables show it: truncated to milliseconds."""
     return EPOCH + timedelta(milliseconds=int(at * 1000))
 
 
@@ -50,7 +50,7 @@ def event_time(ts: float, received_at: float, worker: Worker) -> float:
 
 
 def believe_the_log(record: EventsRecord, written_at: float, worker: Worker) -> None:
-    """Replace what a connector's clock says by when the log had the record, if that is too long before."""
+    """Replace times by a connector's clock that are too far ahead of the log's time by the log's time."""
     for batch in record.batches if written_at > 0 else ():
         if batch.received_at > written_at + worker.max_clock_ahead_seconds:
             batch.received_at = written_at

@@ -22,18 +22,18 @@ from pipeline.verify.open_transactions import held_back
 from schemas.settings import Kafka, Settings
 
 _WAIT_MS = 50
-"""For records; short, because nothing shows when only the end of a transaction is left to come."""
+"""To wait for records; short, because nothing shows that only a transaction's end marker is left."""
 _FETCH_RECORDS = 500
 _SILENT_FETCHES = 600
 
 Record = TypeVar("Record")
 Decode = Callable[[bytes | None, Iterable[tuple[str, bytes]], bytes | None], Record]
-"""(value, headers, key) to a record that may be applied. Raises RecordRefused."""
+"""Turns (value, headers, key) into a record that may be applied. Raises RecordRefused."""
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What there is of a partition."""
+    """Where a partition begins and how far it was processed."""
 
     begin: int
     committed: int
@@ -52,7 +52,7 @@ class TopicLog(Generic[Record]):
         partitions: int,
         decode: Decode[Record],
     ) -> None:
-        """`consumer` reads committed records, `uncommitted` is asked for what open transactions wrote."""
+        """`consumer` reads committed records; `uncommitted` shows how far open transactions wrote."""
         self.partitions = partitions
         self.record_bytes = 0
         """Length of the newest record that `records` gave."""
@@ -65,7 +65,7 @@ class TopicLog(Generic[Record]):
         self._decode = decode
 
     async def extent(self, partition: int) -> Extent:
-        """Return where the partition begins and how far the worker is."""
+        """Return where the partition begins and how far the agent has committed."""
         topic_partition = TopicPartition(self._topic, partition)
         begin = await self._consumer.beginning_offsets([topic_partition])
         self._consumer.assign([topic_partition])
@@ -82,7 +82,7 @@ class TopicLog(Generic[Record]):
         return (await self._ends(self._consumer, [partition]))[partition]
 
     async def lengths(self, until: int | None) -> dict[int, int]:
-        """Return about how many records each partition has before an offset; markers count too."""
+        """Return about how many records each partition has before `until`; transaction markers count too."""
         every = range(self.partitions)
         begins = await self._consumer.beginning_offsets([TopicPartition(self._topic, one) for one in every])
         ends = await self._ends(self._consumer, every)
@@ -90,7 +90,7 @@ class TopicLog(Generic[Record]):
         return {one.partition: max(int(min(ends[one.partition], bound)) - begins[one], 0) for one in begins}
 
     async def held_back(self, patience: float) -> list[int]:
-        """Return the partitions in which an open transaction hides records, after so many seconds at most."""
+        """Return the partitions in which an open transaction still hides records after `patience` seconds."""
         every = range(self.partitions)
         return await held_back(
             lambda: self._ends(self._uncommitted, every),
@@ -107,9 +107,9 @@ class TopicLog(Generic[Record]):
     async def records(
         self, partition: int, begin: int, end: int
     ) -> AsyncIterator[tuple[int, Record | RecordRefused]]:
-        """Give (offset, record) of the records before `end`, and why of those that cannot be applied.
+        """Yield (offset, record) of the records before `end`; those that cannot be applied as RecordRefused.
 
-        Raises KafkaUnavailable when they stop coming.
+        Raises KafkaUnavailable when records stop coming.
         """
         topic_partition = TopicPartition(self._topic, partition)
         self._consumer.assign([topic_partition])
@@ -137,21 +137,21 @@ class TopicLog(Generic[Record]):
 async def opened_topic(
     settings: Settings, name: str, *, agent: str, decode: Decode[Record]
 ) -> AsyncIterator[TopicLog[Record]]:
-    """Connect to the topic of a name in `topics.toml`, which an agent reads.
+    """Connect to a topic, by its name in `topics.toml`, that `agent` reads.
 
-    Raises CertificateUnreadable, TopicMissing, TopicHidden, and KafkaUnavailable, also for what happens
-    inside.
+    Raises CertificateUnreadable, TopicMissing, TopicHidden, and KafkaUnavailable, also for Kafka's errors
+    while the context is open.
     """
     kafka, topic = settings.kafka, topic_name(settings.kafka, name)
     [found] = [found for found in await describe(settings) if found.name == topic]
     found.require()
     consumer = AIOKafkaConsumer(
-        # Asks for this group's offsets only: partitions are assigned by hand, so it never joins.
+        # Only to read this group's offsets: partitions are assigned by hand, so it never joins.
         group_id=f"{kafka.group}.{agent}",
         isolation_level="read_committed",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
-        # A partition is waited for by the fetch of the one before.
+        # The first fetch of a partition waits for the fetch of the one before to return.
         fetch_max_wait_ms=_WAIT_MS,
         **client_options(kafka),
     )

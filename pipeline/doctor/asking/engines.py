@@ -81,7 +81,7 @@ def ask_engines(client: Client, store: ClickHouse) -> Mapping[SourceId, EngineFa
 
 
 def _counting_for_all(engine: EngineFacts, ranks: Sequence[EngineFacts]) -> EngineFacts:
-    """Return what is known of one of the ranks; if it alone counts tokens for all, so do the stored ones."""
+    """Return the facts of a rank; if only this one counts tokens, with what all ranks stored."""
     if not engine.counters or sum(bool(other.counters) for other in ranks) > 1:
         return engine
     return replace(

@@ -1,6 +1,6 @@
 """Asks the broker where a consumer group stands, and counts the records that wait for it.
 
-Offsets are more than records: markers of transactions and what was aborted or compacted have some, too.
+There are more offsets than records: transaction markers have some, and so has what was aborted or compacted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pipeline.doctor.facts import GroupFacts
 
 COUNTED_BYTES = 16 << 20
 COUNTED_SECONDS = 2.0
-"""What waits is read and counted up to these bounds; of the rest only its offsets are known."""
+"""What waits is read and counted up to these bounds; beyond them only offsets are known."""
 _COORDINATOR_SECONDS = 0.3
 _COORDINATOR_TRIES = 10
-"""A broker that never had a group first makes the topic of their offsets."""
+"""A broker that never had a group must first create the topic of groups' offsets."""
 
 
 async def ask_group(
@@ -42,7 +42,7 @@ async def ask_group(
     ends = await consumer.end_offsets(places)
     starts = await consumer.beginning_offsets(places)
     for place in places:
-        # Beyond the end it is that of a topic of the same name that was deleted.
+        # An offset beyond the end is of a deleted topic of the same name.
         if place in committed and committed[place].offset <= ends[place]:
             starts[place] = max(starts[place], committed[place].offset)
     waiting, left = await _counted(consumer, starts, ends)
@@ -59,7 +59,7 @@ async def ask_group(
 async def _counted(
     consumer: AIOKafkaConsumer, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return how many records were counted, and how many offsets were not looked at for the bounds."""
+    """Return how many records were counted, and how many offsets were left out because of the bounds."""
     records = dict.fromkeys(starts, 0)
     left = {place: max(0, ends[place] - start) for place, start in starts.items()}
     behind = [place for place, offsets in left.items() if offsets]
@@ -69,7 +69,7 @@ async def _counted(
         consumer.seek(place, starts[place])
     size = 0
     deadline = time.monotonic() + COUNTED_SECONDS
-    # Whoever may see a topic's offsets and not its records gets the most that they can be.
+    # A user who may see a topic's offsets but not its records gets the upper bound.
     with contextlib.suppress(TopicAuthorizationFailedError):
         while behind and size < COUNTED_BYTES and time.monotonic() < deadline:
             for place, fetched in (await consumer.getmany(*behind, timeout_ms=200)).items():

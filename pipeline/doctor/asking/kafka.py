@@ -32,7 +32,7 @@ SET_ASIDE_SECONDS = 3600.0
 """How far back the topic of records set aside is read, with the same bound."""
 TAIL_RECORDS = 20_000
 CHECKPOINT_RECORDS = 50
-"""Read from the end of a checkpoint partition to find a record there: markers of transactions are none."""
+"""Offsets to read at the end of a checkpoint partition to find a record: some are transaction markers."""
 _CHECKPOINTS = "checkpoints_"
 
 Answer = TypeVar("Answer")
@@ -118,7 +118,7 @@ def _with_checkpoints(settings: Settings, group: GroupFacts, reader: LogReader) 
     return replace(
         group,
         saved_at=reader.saved_at.get(checkpoints[group.name], {}),
-        # The others write a base now and then, and read what came after it again.
+        # The other agents write a base only now and then, and read what came after it again.
         rare_checkpoints=group.topic != topic_name(settings.kafka, "events"),
     )
 
@@ -178,7 +178,7 @@ async def _tail(
     now: float,
     deadline: float,
 ) -> tuple[LogReader, float]:
-    """Read the ends of the topics; return what they say and how many seconds of events that is."""
+    """Read the ends of the topics; return what they say, and how many seconds of events were read."""
     events, positions, set_aside = (
         topic_name(settings.kafka, key) for key in ("events", "positions", "set_aside")
     )

@@ -19,7 +19,7 @@ SETTLE_SECONDS = 20.0
 
 
 class _Head(msgspec.Struct):
-    """What is wanted of an events record; the batches are passed over."""
+    """The fields needed of an events record; its batches are skipped."""
 
     replica: str
     dp_rank: int
@@ -35,7 +35,7 @@ _position = msgspec.msgpack.Decoder(PositionRecord).decode
 
 
 class LogReader:
-    """Takes records in any order of partitions, each partition's in its own; times are seconds."""
+    """Takes partitions in any order, and the records of each in their own order; times are seconds."""
 
     def __init__(self, now: float) -> None:
         self._settled_before = now - SETTLE_SECONDS

@@ -129,7 +129,7 @@ class _Answers:
         self.unanswered: dict[str, Unanswered] = {}
 
     def facts(self, out_of_time: str = "") -> StoreFacts:
-        """Return what is there; `out_of_time` says why nothing was, if not even a connection is."""
+        """Return what was answered; `out_of_time`: why nothing was, where there was not even a connection."""
         if self.unavailable or (out_of_time and not self.connected):
             advice = self.advice or "check clickhouse.url and that it runs"
             return StoreFacts(self._address, self.unavailable or out_of_time, advice)

@@ -16,10 +16,10 @@ class Loss(NamedTuple):
     evicted: bool
     """Else it was cleared."""
     received: bool
-    """Whether the source received KV when the block had come."""
+    """Whether the source received KV when the block came."""
     at: float
     life: int
-    """Of the source."""
+    """Number of the source's session."""
     stored: int | None
     """Tokens stored in the pool before."""
 
@@ -53,15 +53,15 @@ class Block:
         self.received: dict[str, int] = {}
         """How many of these hold it, by medium."""
         self.sizes: dict[str, int] = {}
-        """Tokens, by medium, as the first owner there said."""
+        """Tokens, by medium, as announced by the first owner there."""
         self.losses: dict[SourceId, Loss] = {}
         """The latest of each source that lost it, as far as they are remembered."""
         self.last_evicted = 0.0
         """When anybody last evicted it, if that is remembered."""
         self.chain: Chain | None = None
-        """As the first fill on a GPU that knew it said."""
+        """As given by the first fill on a GPU that knew it."""
         self.counted: tuple[Shown, int, int, int] | None = None
-        """What it adds to the figures of its prefix: these, owners, size, depth."""
+        """What it adds to the figures of its prefix: (figures, owners, size, depth)."""
 
     def held_by_others(self, source: SourceId, *, receivers: bool = True) -> bool:
         """Return whether another source certainly holds the block; without `receivers`, one that received no
@@ -72,7 +72,7 @@ class Block:
         )
 
     def counted_owners(self, medium: str) -> int:
-        """Return how many copies count: one less where both those that received and others hold it."""
+        """Return how many owners count: one less if both sources that receive KV and others hold it."""
         owners = self.owners.get(medium, 0)
         both = 0 < self.received.get(medium, 0) < owners
         return owners - both
@@ -82,7 +82,7 @@ class Block:
         return bool(self.sources.get(source) or self.losses) or self.held_by_others(source)
 
     def certain(self) -> bool:
-        """Return whether somebody holds it on a GPU, or where removals are announced."""
+        """Return whether any source holds it on a GPU, or where removals are announced."""
         if not self.sources:
             return False
         return any("gpu" in media or True in media.values() for media in self.sources.values())

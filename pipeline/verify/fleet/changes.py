@@ -16,12 +16,12 @@ from schemas.trust import Trust
 
 
 def removals_announced(pool: ResidencyChanges) -> bool:
-    """Tell whether what is held on the medium of these changes is certain, as it always is on a GPU."""
+    """Return whether what is held on the medium of these changes is certain, as it always is on a GPU."""
     return pool.medium == "gpu" or not pool.store_only
 
 
 RECEIVED_LATER = 2.0
-"""Seconds after event time at which changes count of a source that receives KV by transfer."""
+"""Seconds after event time at which changes of a source that receives KV count."""
 SourceId = tuple[str, int]
 """Replica and data-parallel rank."""
 
@@ -36,12 +36,12 @@ class Space(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """What changes of one pool in a record have in common; each is one of its own."""
+    """What the changes of one pool in a record have in common; two are never equal."""
 
     source: SourceId
     incarnation: int
     life: int
-    """Counts the incarnations of the source."""
+    """Number of the source's session, counting its incarnations."""
     space: Space
     medium: str
     announced: bool
@@ -49,7 +49,7 @@ class Piece:
     trust: Trust
     """Of the source."""
     unsure_until: float
-    """Event time up to which the source may have lost what nobody knows of."""
+    """Event time up to which the source may have losses that nobody knows of."""
     receives: bool
     """Whether the source may announce what was transferred to it."""
     alone: bool = False
@@ -60,7 +60,7 @@ class Change(NamedTuple):
     """A block came to a source's medium, or left it."""
 
     due: float
-    """Event time as which it counts."""
+    """Event time as of which it counts."""
     of: Piece
     hash: int
     kind: int
@@ -88,12 +88,12 @@ class _Source:
     """Latest event time."""
     unsure_until: float = 0.0
     reached: float = -math.inf
-    """Time as which its last change counts."""
+    """Time as of which its last change counts."""
 
 
 class _Order:
-    """Times as which the changes of one source in a record count: a life, and a record, never begins before
-    the last."""
+    """Times as of which the changes of one source in a record count: no session, and no record, begins before
+    the end of the last."""
 
     def __init__(self, reached: float) -> None:
         self._life: int | None = None
@@ -101,7 +101,7 @@ class _Order:
         self.reached = reached
 
     def times(self, life: int, times: Sequence[float]) -> list[float]:
-        """Return the times of one pool's changes; what goes back counts as the latest before."""
+        """Return the times of one pool's changes; one that goes back counts as the latest before it."""
         if life != self._life:
             self._life, self._floor = life, self.reached
         due = list(accumulate(times, max, initial=self._floor))[1:]
@@ -118,7 +118,7 @@ class ChangesInOrder:
         self._sources: dict[SourceId, _Source] = {}
 
     def of(self, record: ResidencyRecord, alone: Callable[[SourceId], bool]) -> list[Change]:
-        """Return the changes of a record by event time; what is equal stays in its order.
+        """Return the changes of a record in the order of event time; equal times keep the record's order.
 
         `alone` says whether a source counts as hashing differently.
         """
@@ -176,11 +176,11 @@ class ChangesInOrder:
         return [name for name, source in self._sources.items() if source.seen < before]
 
     def forget(self, name: SourceId) -> None:
-        """Know nothing of a source any more."""
+        """Forget all about a source."""
         del self._sources[name]
 
     def set_aside(self, refused: RecordRefused) -> None:
-        """What these sources lost up to now may not be known."""
+        """Note that what the sources of this record lost up to now may not be known."""
         for (replica, dp_rank), source in self._sources.items():
             if refused.names(replica, dp_rank):
                 source.unsure_until = max(source.unsure_until, source.seen + self._horizon)

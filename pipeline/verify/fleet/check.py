@@ -29,26 +29,26 @@ from schemas.settings import Fleet, Worker
 _Told = tuple[FillsRow | CapacityCurveRow, Fills]
 """A row, and what it is made from."""
 _NOT_COMPARED = ("trust",)
-"""Of rows about several sources: it is that of the moment in which the row was written."""
+"""Columns of rows about several sources: their trust is that of the moment at which the row was written."""
 PREFIXES_EXACT = 2048
-"""In a window with more prefixes of which something was duplicated or refilled, some may not be listed."""
+"""In a window with more prefixes that have duplicated or refilled tokens, some may not be listed."""
 
 
 class Written(NamedTuple):
-    """What of a shard is in log and tables."""
+    """How much of a shard the log and the tables have."""
 
     committed: int
     """The fleet agent has written what follows from records before this offset."""
     oldest: datetime
-    """Rows before may be gone."""
+    """Older rows may be gone."""
     stood: bool = True
-    """The agent wrote how things stood at that very offset."""
+    """Whether the agent wrote the state as of exactly that offset."""
     begin: int = 0
     """Records before this offset are gone."""
 
 
 class ShardCheck:
-    """One shard's recount beside what the tables say of it."""
+    """Compares the recount of one shard with its rows in the tables."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ShardCheck:
         forget_seconds: float = Worker().forget_seconds,
         beginning: Beginning | None = None,
     ) -> None:
-        """`found`: its rows. `beginning` has what was known where the log begins."""
+        """`found`: its rows. `beginning`: what is known of the time before the log begins."""
         beginning = beginning or Beginning()
         self.recount = FleetRecount(settings, beginning, forget_seconds=forget_seconds)
         self._beginning = beginning
@@ -74,9 +74,9 @@ class ShardCheck:
         self._written = written
         self._version_found: dict[RowKey, int] = {}
         self._of_version: dict[int, list[FleetRow]] = {}
-        """Rows that are found, until the recount has passed their version."""
+        """Rows of the tables by version, until the recount has passed that."""
         self._hash_groups: dict[RowKey, HashGroupRow] = {}
-        """Those that are found, one of a source."""
+        """Rows of this kind in the tables, one for each source."""
         for row in found:
             self._version_found[key_of(row)] = row.version
             if row.version < written.begin or not self._told(row):
@@ -86,7 +86,7 @@ class ShardCheck:
             if isinstance(row, HashGroupRow):
                 self._hash_groups[key_of(row)] = row
         self._required: dict[RowKey, FleetRow] = {}
-        """Rows that have to be there and were not found, or only an older one."""
+        """Rows that the tables must have, and lack or have only in an older version."""
         self._stood_at_commit = False
         self._listed = settings.hot_prefixes
         self._hot: dict[RowKey, HotPrefixRow] = {}
@@ -94,7 +94,7 @@ class ShardCheck:
         self.recount.on_window_over = self._window_over
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
-        """Go on with the next record of the shard."""
+        """Process the next record of the shard."""
         if offset >= self._written.committed:
             self._stand_at_commit()
         if not self._chains_learned and offset >= self._beginning.saved_offset:
@@ -118,11 +118,11 @@ class ShardCheck:
                 self._compare_fills(fresh.get(key_of(found)), found)
 
     def set_aside(self, refused: RecordRefused) -> None:
-        """Go on behind a record that cannot be applied."""
+        """Process a record that cannot be applied."""
         self.recount.set_aside(refused)
 
     def finish(self, end: int) -> None:
-        """Compare what is left, after the records before `end`."""
+        """Compare the rows that are left, after the records before `end`."""
         self._stand_at_commit()
         for version, rows in self._of_version.items():
             for found in rows:
@@ -134,26 +134,26 @@ class ShardCheck:
             self._absent(row, self._version_found.get(key))
 
     def _told(self, row: FleetRow) -> bool:
-        """Return whether the log gives such a row of this window."""
+        """Return whether the log suffices for such a row of this window."""
         if isinstance(row, HashGroupRow):
             return self._beginning.whole
         first = self._from.get(type(row))
         return first is None or times.number_of(row.window) >= first
 
     def _require(self, row: FleetRow) -> None:
-        """Note a row that has to be there, unless it was found, or a newer one."""
+        """Note a row that the tables must have, unless they have it or a newer version."""
         if self._told(row) and self._version_found.get(key_of(row), -1) < row.version:
             self._required[key_of(row)] = row
 
     def _fills(self) -> Iterator[_Told]:
-        """Rows that the last record changed, and what they are made from."""
+        """Yield the rows that the last record changed, and what they are made from."""
         for of in self.recount.touched:
             fills = self.recount.fills[of]
             for row in expected.fills(of, fills, self._shard):
                 yield row, fills
 
     def _redundancy(self, window: int) -> Iterator[RedundancyRow]:
-        """Rows of a window, if everything stays until its end as it is."""
+        """Yield the rows of a window, if nothing changes until its end."""
         owners = self.recount.owners
         for key, version in self.recount.versions.items():
             yield expected.redundancy(
@@ -165,7 +165,7 @@ class ShardCheck:
             )
 
     def _redundancy_of(self, found: RedundancyRow) -> RedundancyRow | None:
-        """Return the row of the last record's version for a window, which may be later than the clock's."""
+        """Return the row as of the last record for a window, which may be later than the clock's."""
         wanted = times.number_of(found.window)
         for key, steps in self.recount.steps.items():
             windows = [window for window in steps if window <= wanted]
@@ -187,7 +187,7 @@ class ShardCheck:
         return next((row for row in rows if key_of(row) == key_of(found)), None)
 
     def _hash_groups_stand(self) -> None:
-        """The last row of a source must be as things stand, whenever it was written."""
+        """Check that the last row of each source agrees with the present state, whenever it was written."""
         for row in self.recount.hash_groups.rows(self._shard, self.recount.offset):
             found = self._hash_groups.get(key_of(row))
             if found is None:
@@ -204,7 +204,7 @@ class ShardCheck:
                     self._require(row)
 
     def _prefixes_of(self, window: int) -> None:
-        """Note what prefixes show at the end of a window; few enough are listed without loss."""
+        """Note the rows of prefixes at a window's end; below PREFIXES_EXACT, require those to be listed."""
         figures = self.recount.prefixes.take()
         rows = [
             expected.hot_prefix(prefix, hot, self._shard, window=window, version=self.recount.offset)
@@ -216,7 +216,7 @@ class ShardCheck:
                 self._require(row)
 
     def _stand_at_commit(self) -> None:
-        """What stands when the fleet agent committed was written, and older rows of later windows anew."""
+        """Require the state at the fleet agent's commit: it wrote that, also into rows of later windows."""
         if self._stood_at_commit:
             return
         self._stood_at_commit = True
@@ -275,7 +275,7 @@ class ShardCheck:
 
 
 def _compared_from(beginning: Beginning, losses_known_from: float) -> dict[type[FleetRow], int]:
-    """Return the first window of which rows can be known, for each table of which not all can."""
+    """Return the first window whose rows can be compared, for each table for which not all can."""
     if beginning.whole:
         return {}
     held = times.window_of(beginning.since) + 1
@@ -285,8 +285,8 @@ def _compared_from(beginning: Beginning, losses_known_from: float) -> dict[type[
 
 
 def _as_far_as_told(row: FillsRow, found: FillsRow, fills: Fills) -> FillsRow:
-    """Return the row with what the one found may say instead of what the log does not show: that the source
-    was taken to hash differently."""
+    """Return the row, with as many fills unknown instead of cold as the one found has, if that is possible:
+    the log does not show whether the source was taken to hash differently."""
     most = fills.cold_or_unknown
     blocks = found.unknown_blocks - row.unknown_blocks
     tokens = found.unknown_tokens - row.unknown_tokens
@@ -302,7 +302,7 @@ def _as_far_as_told(row: FillsRow, found: FillsRow, fills: Fills) -> FillsRow:
 
 
 def _as_far_as_known(row: HotPrefixRow, found: HotPrefixRow) -> HotPrefixRow:
-    """Return the row with what the one found may say instead where it says that something may be missing."""
+    """Return the row with the figures of the one found, if that admits gaps large enough to explain them."""
     missing = found.refilled_tokens_missing
     if missing and found.refilled_tokens <= row.refilled_tokens <= found.refilled_tokens + missing:
         return msgspec.structs.replace(

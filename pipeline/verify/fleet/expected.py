@@ -1,4 +1,4 @@
-"""The rows that a shard has to have, as they follow from its recount."""
+"""The rows that a shard must have, as they follow from its recount."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ CAUSES = (
     "cold",
     "unknown",
 )
-"""Of fills, as in the columns; `reannounced` is none."""
+"""Of fills, as in the columns; `reannounced` is not a cause."""
 
 
 def fills(of: FillsOf, figures: Fills, shard: int) -> Iterator[FillsRow | CapacityCurveRow]:
-    """Give why a source's blocks were filled, and how much more cache would have kept those it evicted."""
+    """Yield why a source's blocks were filled, and how much more cache would have kept those it evicted."""
     where: dict[str, Any] = {
         **of._asdict(),
         "window": times.start_of(of.window),
@@ -82,7 +82,7 @@ def redundancy(
 
 
 def hot_prefix(prefix: Prefix, figures: Hot, shard: int, *, window: int, version: int) -> HotPrefixRow:
-    """Return what of a prefix several sources hold at the end of a window, and was filled again in it."""
+    """Return how much of a prefix several sources hold at a window's end, and how much was refilled in it."""
     return HotPrefixRow(
         window=times.start_of(window),
         hash_domain=prefix.hash_domain,
@@ -104,7 +104,7 @@ def hot_prefix(prefix: Prefix, figures: Hot, shard: int, *, window: int, version
 
 
 def listed(rows: list[HotPrefixRow], most: int) -> Iterator[HotPrefixRow]:
-    """Give the first ones of each hash domain and group, by duplicated and by refilled tokens."""
+    """Yield the top `most` of each hash domain, model and group, by duplicated and by refilled tokens."""
     of_space: dict[tuple[str, str, int], list[HotPrefixRow]] = {}
     for row in rows:
         of_space.setdefault((row.hash_domain, row.model, row.group_idx), []).append(row)

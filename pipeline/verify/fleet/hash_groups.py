@@ -14,19 +14,19 @@ REMEMBERED = 32_768
 """First blocks remembered; a later one takes the slot of an earlier one."""
 
 FORGOTTEN: SourceId = ("", -1)
-"""Stands for a member that was forgotten."""
+"""Takes the place of a member that was forgotten."""
 
 
 @dataclass(eq=False)
 class Group:
-    """Lives of sources that hash alike."""
+    """Sessions of sources that hash alike."""
 
     name: str
     """The first of them."""
     number: int
     """Of that one."""
     members: list[SourceId]
-    """Whose present life is in it."""
+    """Sources whose present session is in it."""
 
 
 @dataclass(eq=False)
@@ -84,7 +84,7 @@ class HashGroups:
             )
 
     def forget(self, name: SourceId) -> None:
-        """Know nothing of a source any more; who hashed like it keeps that proof."""
+        """Forget a source; sources that hashed like it keep that proof."""
         source = self._sources.pop(name, None)
         if source is not None:
             members = source.group.members
@@ -117,7 +117,7 @@ class HashGroups:
         latest.second = max(second, latest.second)
 
     def rows(self, shard: int, version: int) -> Iterator[HashGroupRow]:
-        """Give what is to be said of all sources."""
+        """Yield the rows of all sources."""
         for (replica, dp_rank), source in self._sources.items():
             yield HashGroupRow(
                 source.said.hash_domain,

@@ -10,11 +10,11 @@ from schemas.residency import EVICTED
 
 
 class Losses:
-    """The latest loss of each block and source, until it comes back or is the oldest and too much."""
+    """The latest loss of each block and source, within `horizon` and `most`, until the block comes back."""
 
     def __init__(self, blocks: Blocks, horizon: float, most: int) -> None:
-        """`horizon`: seconds of event time for which a loss is remembered. `most`: losses, and of them also
-        those whose blocks came back."""
+        """`horizon`: seconds of event time for which a loss is remembered. `most`: losses remembered, which
+        includes those whose blocks came back."""
         self._blocks = blocks
         self._horizon = horizon
         self._most = most
@@ -29,7 +29,7 @@ class Losses:
         return self._last_cleared.get(source, 0) > loss.number
 
     def lost(self, block: Block, change: Change, *, received: bool) -> None:
-        """Remember a loss; `received`: of a source that received KV when the block had come."""
+        """Remember a loss; `received`: whether the source received KV when the block came."""
         self._numbers += 1
         evicted = change.kind == EVICTED
         source = change.of.source
@@ -46,16 +46,16 @@ class Losses:
             self._forget_oldest()
 
     def came_back(self, block: Block, source: SourceId) -> None:
-        """A source holds the block again."""
+        """Forget a loss, because the source holds the block again."""
         if block.losses.pop(source, None) is not None:
             self.of_source[source] -= 1
 
     def forget_source(self, source: SourceId) -> None:
-        """Forget when a source of which no loss is remembered was cleared."""
+        """Forget when a source was last cleared; no loss of it may be remembered."""
         self._last_cleared.pop(source, None)
 
     def forget_until(self, clock: float) -> None:
-        """Forget the oldest as long as it is too old at this event time."""
+        """Forget the losses that are too old at this event time."""
         while self._queue and clock - self._queue[0][2].at > self._horizon:
             self._forget_oldest()
 

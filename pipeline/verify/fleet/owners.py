@@ -56,7 +56,7 @@ class Owners:
         return key
 
     def change(self, block: Block, piece: Piece, redundancy: Redundancy, kind: int, size: int) -> bool:
-        """Note in the redundancy of its key that a block came or left; return whether it did."""
+        """Note, in the redundancy of its key, that a block came or left; return whether anything changed."""
         source, medium = piece.source, piece.medium
         media = block.sources.get(source)
         if (media is not None and medium in media) == (kind in FILLS):
@@ -92,7 +92,7 @@ class Owners:
         return True
 
     def _count(self, block: Block, medium: str, redundancy: Redundancy, times: int) -> None:
-        """Count the owners of a block, if it has any, so many times."""
+        """Count the owners of a block, if it has any, `times` times: -1 takes them out."""
         if counted := block.counted_owners(medium):
             redundancy.owners[counted] += times
             redundancy.received_tokens += times * (block.owners[medium] - counted) * block.sizes[medium]

@@ -11,7 +11,7 @@ from schemas.residency import FILLS, SUBSUMED, ResidencyChanges
 
 
 class Chain(NamedTuple):
-    """Where a block stands among those that depend on each other."""
+    """A block's place in its chain, in which each block depends on those before it."""
 
     root: int = 0
     """The first block; 0 where that is not known."""
@@ -35,7 +35,7 @@ class Columns(NamedTuple):
 
 
 def columns_of(pool: ResidencyChanges) -> Columns:
-    """Return what is said of every change."""
+    """Return the columns of all changes."""
     count = len(pool.kinds)
     stored: Sequence[int | None] = [None] * count
     if pool.stored:

@@ -11,7 +11,7 @@ AVOIDABLE = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleare
 
 
 class Prefixes:
-    """Prefixes of the blocks that are held, as the first fill on a GPU that knew the chain said."""
+    """Prefixes of the blocks that are held, as given by the first fill on a GPU that knew the chain."""
 
     def __init__(self) -> None:
         self._refilled: dict[Prefix, Hot] = {}

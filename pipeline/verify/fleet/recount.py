@@ -30,7 +30,7 @@ from schemas.trust import TRUST_ORDER, Trust
 LAST_NEEDED = 47
 """Last bucket of extra cache needed; it is open."""
 KEPT = ("promoted", "generated", "reannounced")
-"""Causes that hold for a block of a run that was transferred, too."""
+"""Causes that a block keeps even if its run was transferred."""
 
 
 class FillsOf(NamedTuple):
@@ -55,14 +55,14 @@ class Fills:
     transferred_again: int = 0
     """Tokens transferred that had been evicted here."""
     at_receivers: Counter[str] = field(default_factory=Counter)
-    """Tokens by cause that only sources held or evicted which receive KV."""
+    """Tokens, by cause, of blocks held or evicted only by sources that receive KV."""
     regret_hist: list[int] = field(default_factory=list)
     needed_hist: list[int] = field(default_factory=list)
     trust: Trust = "complete"
     early: bool = False
-    """Whether some of it is of a time for which not all losses are known."""
+    """Whether some of it dates from a time for which not all losses are known."""
     cold_or_unknown: Counter[str] = field(default_factory=Counter)
-    """`blocks` and `tokens` that are cold here, and unknown if the source was taken to hash differently."""
+    """`blocks` and `tokens` that are cold here, but unknown if the source was taken to hash differently."""
 
 
 @dataclass(slots=True)
@@ -104,11 +104,11 @@ class FleetRecount:
         self.offset = 0
         """Of the last record."""
         self.losses_known_from = beginning.since + settings.horizon_seconds
-        """Event time from which on all losses are known that may be remembered."""
+        """Event time from which on all losses within the horizon are known."""
         self.hash_groups = HashGroups(settings.compare_after)
         self.prefixes = Prefixes()
         self._may_be_alone = settings.compare_after > 0 and not beginning.whole
-        """Whether a source may be taken to hash differently for what it did before."""
+        """Whether a source may count as hashing differently for what it did before the log begins."""
         self._clock = -math.inf
         self._order = ChangesInOrder(settings.horizon_seconds)
         self._waiting = Waiting(settings.order_seconds, settings.max_waiting)
@@ -118,10 +118,10 @@ class FleetRecount:
         self._transfers = Transfers()
         self._losses = Losses(self._blocks, settings.horizon_seconds, settings.max_ghosts)
         self._open: dict[tuple[SourceId, Space], FillsOf] = {}
-        """The latest fills of a source, by what its hashes compare with."""
+        """The latest fills, by source and space of its hashes."""
         self._forget_seconds = forget_seconds
         self._looked_in: int | None = None
-        """Window in which it was last looked for sources to forget."""
+        """Window in which sources to forget were last looked for."""
         self._over: list[FillsOf] = []
         """Fills of windows in which nothing counts any more."""
         for pool, held in beginning.held.items():
@@ -137,7 +137,7 @@ class FleetRecount:
                         self.owners.change(block, piece, place.redundancy, FILLED, one.size)
 
     def learn_chains(self, chains: Mapping[tuple[Space, int], Chain]) -> None:
-        """Take the chains of all blocks that are held or remembered from elsewhere."""
+        """Set the chains of all blocks that are held or remembered."""
         for (space, block_hash), chain in chains.items():
             block = self._blocks.of(space).get(block_hash)
             if block is not None:
@@ -189,7 +189,7 @@ class FleetRecount:
         return _Place(self._blocks.of(piece.space), key, self.owners.redundancy[key])
 
     def _forget_sources(self) -> None:
-        """Forget who has had no change for long, holds nothing, and lost nothing that is remembered."""
+        """Forget sources without a recent change that hold nothing and of which no loss is remembered."""
         for source in self._order.silent_since(self._clock - self._forget_seconds):
             held = self.owners.blocks_of[source] or self._losses.of_source[source]
             waiting = (self._undecided, self._waiting, self._transfers)
@@ -202,11 +202,11 @@ class FleetRecount:
                     self.fills.pop(self._open.pop(where), None)
 
     def set_aside(self, refused: RecordRefused) -> None:
-        """Note that nobody knows what a record said of the sources that it names."""
+        """Note that it is unknown what a record said of the sources that it names."""
         self._order.set_aside(refused)
 
     def _move_to(self, at: float) -> None:
-        """The clock and its window only go forward."""
+        """Move the clock, and its window, forward."""
         self._clock = at
         window = times.window_of(self._clock)
         if self.window is not None and window > self.window:
@@ -287,7 +287,7 @@ class FleetRecount:
             fills.cold_or_unknown["tokens"] += change.size
 
     def _would(self, block: Block, change: Change) -> Would:
-        """Return why the block was filled, if it was computed."""
+        """Return why the block was filled, provided that it was computed."""
         of, source = change.of, change.of.source
         held = block.sources.get(source)
         if change.kind == RETURNED:

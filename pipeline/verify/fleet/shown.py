@@ -48,7 +48,7 @@ class Shown:
     """Blocks."""
 
     def add(self, owners: int, size: int, depth: int, times: int) -> None:
-        """Add a block so many times."""
+        """Add a block `times` times: -1 takes it out."""
         self.held += times
         self.tokens[owners] += times * size
         self.blocks[owners] += times

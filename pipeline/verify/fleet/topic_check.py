@@ -20,7 +20,7 @@ ANEW = "the fleet agent began with nothing because the residency topic had lost 
 
 _Begins = Literal["first", "later", "anew", "unknown"]
 """first: with the first record ever. later: some shard begins later, but what was resident then is known.
-anew: the fleet agent began there with nothing; whether the replica agent did so, too, nothing shows."""
+anew: the fleet agent began there with nothing; whether the replica agent did so, too, is unknown."""
 
 
 class TopicCheck:
@@ -31,17 +31,17 @@ class TopicCheck:
         self._before: dict[PoolOfLife, ResidencySums] = {}
         """What was resident where shards begin whose beginning is gone; sessions are not distinguished."""
         self._committed: dict[int, int] = {}
-        """Offset by partition of the events topic, of those that are there from their beginning."""
+        """Committed offsets of the partitions of the events topic that are there from their beginning."""
         self._wanted: dict[PoolOfLife, ResidencySums] = {}
         self._has: dict[PoolOfLife, ResidencySums] = {}
 
     def expect(self, partition: int, committed: int, wanted: dict[PoolOfLife, ResidencySums]) -> None:
-        """Take what the events of a partition say before the replica agent's committed offset."""
+        """Note what follows from the events of a partition before the replica agent's committed offset."""
         self._committed[partition] = committed
         self._wanted |= wanted
 
     def apply(self, record: ResidencyRecord) -> None:
-        """Add up a record of the residency topic, if its changes are among those."""
+        """Add a record of the residency topic, if it follows from events before a committed offset."""
         if record.next_offset > self._committed.get(record.partition, 0):
             return
         for source in record.sources:

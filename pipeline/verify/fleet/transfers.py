@@ -14,9 +14,9 @@ from pipeline.verify.fleet.parsed import Chain
 from schemas.residency import Decisions
 
 LATER = 60.0
-"""Seconds of event time by which all shards that decide are past a run that nobody decided on."""
+"""Seconds of event time by which all shards that decide must be past an undecided run to give it up."""
 MOST = 1 << 20
-"""Fills that wait."""
+"""Fills that wait, at most."""
 _MASK = 2**64 - 1
 
 
@@ -29,7 +29,7 @@ def _mixed(value: int, constant: int) -> int:
 
 
 def run_of(end: int, at: float, source: SourceId, incarnation: int, group_idx: int) -> int:
-    """Return what names a run in all shards."""
+    """Return the id of a run, which is the same in all shards."""
     said = "\0".join(map(str, (*source, incarnation, group_idx)))
     digest = blake2b(said.encode(errors="surrogatepass"), digest_size=8).digest()
     salt = int.from_bytes(digest, "little")
@@ -37,7 +37,7 @@ def run_of(end: int, at: float, source: SourceId, incarnation: int, group_idx: i
 
 
 class Would(NamedTuple):
-    """Where a fill counts, or would count if it was computed."""
+    """The cause under which a fill counts, or would count if it was computed."""
 
     cause: str
     regret: float | None = None
@@ -68,11 +68,11 @@ class Transfers:
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
         self._known: dict[int, bool] = {}
-        """Whether the last block of a run was stored before; of two runs of one name the first decides."""
+        """Whether the last block of a run was stored before; of two runs with one id the first decides."""
         self._decided_to: dict[int, float] = {}
 
     def add(self, change: Change, would: Would, chain: Chain | None, *, known: bool) -> None:
-        """Let a fill wait; `known`: its block was stored before, by whomever."""
+        """Let a fill wait; `known`: its block was stored before, by any source."""
         of = change.of
         run = 0
         if change.end:
@@ -85,7 +85,7 @@ class Transfers:
         )
 
     def told(self, decisions: Decisions) -> None:
-        """Take in what another shard decided."""
+        """Note what another shard decided."""
         runs = struct.unpack(f"<{len(decisions.known)}Q", decisions.runs)
         for run, known in zip(runs, map(bool, decisions.known), strict=True):
             self._known.setdefault(run, known)

@@ -19,7 +19,7 @@ class Undecided:
     """What waits, of all sources in the order of the log."""
 
     def __init__(self, before: FleetUndecided) -> None:
-        """`before`: where the log begins."""
+        """`before`: what waits where the log begins."""
         self._waiting = [*before.changes]
         self._given_up = {*before.given_up}
 
@@ -33,7 +33,7 @@ class Undecided:
         return any(_name(said) == source for said in self._waiting)
 
     def of(self, record: ResidencyRecord) -> list[ResidencyRecord]:
-        """Return what counts as records of their own now that this one came."""
+        """Return what need not wait now that this record came, of it and of earlier ones, as records."""
         if not record.partitions:
             return [record]
         known = {*map(_name, self._waiting), *self._given_up}
@@ -54,7 +54,7 @@ class Undecided:
         return records
 
     def give_up(self, record: ResidencyRecord, until: float, most: int) -> list[ResidencyRecord]:
-        """Return what nobody decided on in time for what counts until then; all if more than `most` wait."""
+        """Return what was not decided in time for changes up to `until`; all if more than `most` wait."""
         every = self.count > most
         names = {
             _name(said)
@@ -65,7 +65,7 @@ class Undecided:
         return [_with(record, [said]) for name in names for said in self._take(name, None)]
 
     def before(self, until: float) -> float:
-        """Return the event time up to which changes may count, where they otherwise may until then."""
+        """Return up to which event time changes may count: `until`, or before the first that waits here."""
         waits = [time for said in self._waiting for time in _times(said)]
         return min([until, *(math.nextafter(time, 0.0) for time in waits)])
 

@@ -1,18 +1,18 @@
 """Which changes count when: in event time, as far as all partitions of the events topic are known.
 
 1. Each record says up to which time of the log its partition of the events topic is read (`read_to`); an
-   idle partition says it with every checkpoint, of the time of the checkpoint before. The least of all
-   partitions is how far the fleet is read; with a partition that never said it, nothing counts yet.
+   idle partition says it with every checkpoint, as of the checkpoint before. The minimum over all partitions
+   is how far the fleet is read; while a partition has not said it, nothing counts.
 2. Event time then is that, plus the difference of clocks (`clock_offset`: event time minus time of receipt,
-   no more than 0): the greatest of what partitions said that had changes within the 60 s before, or else
-   what the next one with changes says. So engines whose events are all hours old are ordered like others.
+   no more than 0): the greatest one of the partitions with changes within the 60 s before, or else that of
+   the next one with changes. So engines whose events are all hours old are ordered like others.
 3. A change counts as of its event time; that of a source that receives KV (`receives`) as of 2 s later.
-4. It counts once that time is `fleet.order_seconds` behind event time, in the order of time, of equal ones
-   those of the source whose name is less first. Times of a pool that go back count as the latest before; a
+4. It counts once that time is `fleet.order_seconds` behind event time, in the order of time, at equal times
+   in the order of the sources' names. Times of a pool that go back count as the latest before; a
    source's next session, and its next record, count no earlier than the one before. As the end of a session
    counts at the end of its last window, fills of the next one may wait up to 10 s longer.
-5. What comes later than that counts at once, and no more than `fleet.max_waiting` changes wait in a shard:
-   then the earliest count.
+5. What comes later than that counts at once. No more than `fleet.max_waiting` changes wait in a shard: beyond
+   that, the earliest count.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class _Partition:
     read_to: float = 0.0
     """In the time of the log."""
     offsets: list[tuple[float, float]] = field(default_factory=list)
-    """That, and by how much event time is behind it, as a negative number, whenever something changed."""
+    """(read_to, clock_offset) whenever something changed; the offset is 0 or negative."""
 
 
 @dataclass
 class _Waiting:
     change: Change
     name: SourceId
-    """Decides between equal times; the same for all where the order of the log does."""
+    """Decides the order at equal times; the same for all where the order of the log decides."""
 
 
 class Waiting:
@@ -59,13 +59,13 @@ class Waiting:
         return len(self._waiting)
 
     def add(self, record: ResidencyRecord, changes: list[Change]) -> None:
-        """Take in the changes of a record."""
+        """Add the changes of a record."""
         self._waiting += [
             _Waiting(change, change.of.source if record.partitions else ("", -1)) for change in changes
         ]
 
     def take(self, until: float) -> list[Change]:
-        """Return the changes that count as of this event time or before, or are too many, in their order."""
+        """Return, in order, the changes that count as of this event time or before, or are too many."""
         if not self._waiting:
             return []
         self._waiting.sort(key=lambda waiting: (waiting.change.due, waiting.name))
@@ -80,7 +80,7 @@ class Waiting:
         return any(waiting.change.of.source == source for waiting in self._waiting)
 
     def heard(self, record: ResidencyRecord) -> float:
-        """Take in how far a record says its partition is; return the event time up to which changes count."""
+        """Note how far a record says its partition is; return the event time up to which changes count."""
         return self._event_time(record) - self._seconds
 
     def _event_time(self, record: ResidencyRecord) -> float:

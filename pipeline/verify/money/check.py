@@ -16,12 +16,12 @@ from pipeline.verify.store import StoredTables
 
 VIEW = "prefill_costs"
 MOST = 4
-"""Half hours that are compared, the last ones."""
+"""Half hours to compare: the last ones."""
 FROM_MINUTES = "hits of half hours that the view reads from minutes"
 CHANGING = "rows of that half hour were written during the comparison"
 _LOOK_AGAIN_SECONDS = 0.5
 _CLOSE = 1e-9
-"""Relative: both add up floats, in orders of their own."""
+"""Relative tolerance: both add up floats, each in its own order."""
 
 _Costs = dict[Key, Cost]
 
@@ -58,7 +58,7 @@ def check_money(
 
 
 def _looked(tables: StoredTables, findings: Findings, start: datetime) -> tuple[_Costs, _Costs]:
-    """Return what the rows make and what the view says."""
+    """Return the recount from the rows, and what the view says."""
     has, wanted = costs_in_view(tables, start), costs(inputs_of(tables, start))
     if read_from(tables, start) == 10:
         return wanted, has

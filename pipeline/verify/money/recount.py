@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 LOST = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
 AT_RECEIVERS = {"peer": "peer_at_receivers", "evicted_elsewhere": "evicted_at_receivers"}
-"""What is lost at sources that receive KV alone, by the cause that it is part of."""
+"""By cause, the part of it for blocks held or evicted only by sources that receive KV."""
 SAVED = {"promoted": "lower_tier"}
 DAY = timedelta(days=1)
 
@@ -33,7 +33,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Cost:
-    """Its figures; GPU-seconds and costs are None where no part of it has any."""
+    """The figures of such a row; GPU-seconds and cost are None where no part of it has any."""
 
     tokens: int = 0
     gpu_seconds: float | None = None
@@ -44,7 +44,7 @@ class Cost:
 
 
 class Scraped(NamedTuple):
-    """What an engine said of its prefill at a moment."""
+    """An engine's prefill counters at a moment."""
 
     time: datetime
     tokens: int
@@ -73,11 +73,11 @@ class Inputs:
     hits: Sequence[tuple[str, str, datetime, int]]
     """Model, replica, when, tokens found since the scrape before."""
     hours: Sequence[Hour]
-    """From 25 hours before the first day on to the end of the last."""
+    """From 25 hours before the first day to the end of the last."""
     lives: Sequence[Row]
-    """Of `sources`, those that have some of the range."""
+    """Rows of `sources`: the engine sessions that overlap the range."""
     settings: Sequence[Row]
-    """Of `prefill_settings`, all."""
+    """All rows of `prefill_settings`."""
     ranks: dict[tuple[str, str], int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class Inputs:
 
 
 def costs(inputs: Inputs) -> dict[Key, Cost]:
-    """Return what `prefill_costs` must say of the range, but for what nothing was filled or found."""
+    """Return what `prefill_costs` must say of the range, without rows of no tokens."""
     rates = _Rates(inputs)
     found: defaultdict[Key, Cost] = defaultdict(Cost)
     for row in _of_largest_groups(inputs.fills):
@@ -119,7 +119,7 @@ class _Rates:
     def add(
         self, found: dict[Key, Cost], of: Row, at: datetime, what: tuple[str, str, str], tokens: int
     ) -> None:
-        """Add tokens that were lost or saved in the window of `at` to what was found."""
+        """Add tokens that were lost or saved in the window of `at` to `found`."""
         if not tokens:
             return
         tenant, kind, cause = what
@@ -188,7 +188,7 @@ def measured(
 
 
 def _of_largest_groups(fills: Sequence[Row]) -> list[Row]:
-    """Return the rows of that KV-cache group of each replica that filled most, of equal ones the first."""
+    """Return the rows of the KV-cache group of each replica that filled most; of equal ones, the first."""
     filled: defaultdict[tuple[str, str, str], defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in fills:
         filled[row["hash_domain"], row["model"], row["replica"]][row["group_idx"]] += row["filled_tokens"]

@@ -1,4 +1,4 @@
-"""Reads the rows behind the figures of a range, and what the view makes of them."""
+"""Reads the rows behind the figures of a range, and what the view says."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_from(tables: StoredTables, begin: datetime) -> int:
 
 
 def costs_in_view(tables: StoredTables, begin: datetime) -> dict[Key, Cost]:
-    """Return what the view says of the half hour, but for what nothing was filled or found."""
+    """Return what the view says of the half hour, without rows of no tokens."""
     statement = (
         "SELECT tenant, model, replica, toString(kind) AS kind, cause, currency, tokens, gpu_seconds, cost, "
         "tokens_without_rate, unpriced_tokens, toString(rate_basis) AS rate_basis "
@@ -105,7 +105,7 @@ def _hour(row: Row) -> Hour:
 
 
 def _hits(tables: StoredTables, begin: datetime, end: datetime) -> Iterator[tuple[str, str, datetime, int]]:
-    """Give what was found between each scrape of the range and the one before it."""
+    """Yield the tokens found in the cache between each scrape of the range and the one before it."""
     statement = (
         "SELECT model, replica, dp_rank, time, prefix_cache_queries AS queries, prefix_cache_hits AS hits "
         "FROM {database}.engine_counters FINAL WHERE time >= {since:DateTime('UTC')} "

@@ -26,18 +26,18 @@ from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, S
 from schemas.settings import Worker
 
 CARRIED_AT_ONCE = 360
-"""Windows between two batches that get rows; an earlier part of a longer pause has none."""
+"""Windows of a pause between two batches that get rows: the last ones; the earlier ones get none."""
 WINDOWS_TO_FORGET = 6
-"""After a life whose beginning is not known: windows in which late batches of it may have counted."""
+"""Windows after a session of unknown beginning in which late batches of it may have counted."""
 BEFORE_THE_BEGINNING = "the log no longer has all that came before"
 TOO_NEW = "rests on records that came after the comparison had begun"
 EXPIRED = "so old that the table may have dropped it"
 _NOT_KNOWN_LATE = frozenset({"store_only", "trust", "trust_since"})
-"""Columns that may say something of lives which the log no longer has."""
+"""Columns that may depend on sessions which the log no longer has."""
 
 
 class SourceCheck:
-    """One source's recount beside what the tables say of it."""
+    """Compares the recount of one source with its rows in the tables."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class SourceCheck:
         oldest: datetime,
     ) -> None:
         """`found`: its rows. `committed`: the worker has written what follows from records before this
-        offset. `whole`: the log has the beginning. `oldest`: rows before may be gone."""
+        offset. `whole`: the log has the beginning. `oldest`: older rows may be gone."""
         self._worker = worker
         self.recount = SourceRecount(*source, worker)
         self._findings = findings
         self._committed = committed
         self._oldest = oldest
         self._known_from: int | None = 0 if whole else None
-        """First window in which everything is known."""
+        """First window of which everything is known; None until the log shows one."""
         self._whole = whole
         self._begun: set[int] = set()
         """Incarnations whose beginning the log has."""
@@ -66,7 +66,7 @@ class SourceCheck:
         """Incarnation of the first record; notices of it that came before may be gone."""
         self._version_found: dict[RowKey, int] = {}
         self._of_version: dict[int, list[ReplicaRow]] = {}
-        """Rows that are found, until the recount has passed their version."""
+        """Rows of the tables by version, until the recount has passed that."""
         for row in found:
             self._version_found[key_of(row)] = row.version
             self._of_version.setdefault(row.version, []).append(row)
@@ -76,21 +76,21 @@ class SourceCheck:
             for row in rows
             if isinstance(row, OccupancyRow) and row.covered_blocks
         }
-        """Pools with two granularities, by the tables. The worker may know both from a life before the log's
-        beginning; in a life in which the recount finds the second one only later, they count otherwise."""
+        """Pools with two granularities, by the tables. The worker may know both from a session before the log
+        begins; in a session in which the recount finds the second one only later, they count differently."""
         self._two_sizes_counted: set[tuple[str, int]] = set()
-        """Pools for which the recount knew both when the present life began."""
+        """Pools for which the recount knew both when the present session began."""
         self._fresh: dict[RowKey, ReplicaRow] = {}
-        """Final rows that the records of the present version gave."""
+        """Rows that became final with the present version."""
         self._required: dict[RowKey, ReplicaRow] = {}
-        """Rows that have to be there and were not found, or only an older one."""
+        """Rows that the tables must have, and lack or have only in an older version."""
         self._stood_at_commit = False
         self.residency_sums: dict[PoolOfLife, ResidencySums] = {}
-        """What the residency topic has to say by then."""
+        """What the residency topic must add up to at the commit."""
         self._forgotten_sums: dict[PoolOfLife, ResidencySums] = {}
-        """Of what was forgotten."""
+        """The same of what was forgotten."""
         self._unknown = False
-        """Forgotten, and nothing came since."""
+        """Whether the source was forgotten and has had no record since."""
         self._carried_to = -1
         self._idle_windows = int(worker.idle_carry_seconds // times.WINDOW)
         self._listen()
@@ -108,7 +108,7 @@ class SourceCheck:
         self.recount.on_counters = self._counters
 
     def apply(self, offset: int, record: EventsRecord) -> None:
-        """Go on with the next record of the source."""
+        """Process the next record of the source."""
         if offset >= self._committed:
             self._stand_at_commit()
         self._first_life = record.incarnation if not self.recount.life.incarnation else self._first_life
@@ -120,14 +120,14 @@ class SourceCheck:
         self.recount.apply(offset, record)
 
     def set_aside(self, offset: int) -> None:
-        """Go on behind a record that names the source and cannot be applied."""
+        """Process a record that names the source and cannot be applied."""
         if offset >= self._committed:
             self._stand_at_commit()
         if not self._unknown:
             self.recount.set_aside(offset)
 
     def forget(self, offset: int) -> None:
-        """The record at `offset`, of another source, is the one at which this one is forgotten."""
+        """Forget the source with the record at `offset`, which is of another source."""
         if offset >= self._committed:
             self._stand_at_commit()
         self.recount.forgotten(offset)
@@ -142,10 +142,10 @@ class SourceCheck:
         return offset in self._of_version
 
     def begin_anew(self, offset: int) -> None:
-        """Know nothing of what came before the record at `offset`: it may be forgotten, or not."""
+        """Drop what came before the record at `offset`: the source may have been forgotten, or not."""
         if offset >= self._committed:
             self._stand_at_commit()
-        # If it is not, later records may leave the version as it is and add rows.
+        # If it was not, later records may add rows without a change of version.
         rows = self._of_version.pop(self.recount.version, ()) if self.recount.life.incarnation else ()
         self._findings.left_out[BEFORE_THE_BEGINNING] += len(rows)
         self._fresh.clear()
@@ -155,7 +155,7 @@ class SourceCheck:
         self._known_from = None
 
     def finish(self, begin: int, end: int) -> None:
-        """Compare what is left, after the records from `begin` to before `end`."""
+        """Compare the rows that are left, after the records from `begin` to before `end`."""
         self._stand_at_commit()
         self._version_over()
         for version, rows in self._of_version.items():
@@ -176,7 +176,7 @@ class SourceCheck:
 
     def _windows_empty(self, first: int, next_window: int) -> None:
         if self._known_from is None and self.recount.life.incarnation in self._begun:
-            # The open window of the life before, and what it left behind there, is not known.
+            # The open window of the session before, and what it left behind there, are unknown.
             self._known_from = first + WINDOWS_TO_FORGET
         for window in range(max(first, next_window - CARRIED_AT_ONCE), next_window):
             self._final(expected.carried_window(self.recount, window))
@@ -196,12 +196,12 @@ class SourceCheck:
     def _final(self, rows: Iterable[ReplicaRow]) -> None:
         for row in rows:
             self._fresh[key_of(row)] = row
-            # Not by its version: counters, for one, leave that as it is.
+            # What was committed does not follow from a row's version: counters, for one, do not change that.
             if not self._stood_at_commit:
                 self._require(row)
 
     def _stand_at_commit(self) -> None:
-        """Require the rows as they stand when the worker committed: it has written them, too."""
+        """Require the rows as they were when the worker committed: it has written these, too."""
         if not self._stood_at_commit:
             self._stood_at_commit = True
             self.residency_sums = joined(self._forgotten_sums, self.recount.residency_sums())
@@ -209,7 +209,7 @@ class SourceCheck:
                 self._require(row)
 
     def _require(self, row: ReplicaRow) -> None:
-        """Note a row that has to be there, unless it was found, or a newer one."""
+        """Note a row that the tables must have, unless they have it or a newer version."""
         if self._known(row) and self._version_found.get(key_of(row), -1) < row.version:
             self._required[key_of(row)] = row
 
@@ -220,7 +220,7 @@ class SourceCheck:
     # Comparing
 
     def _version_over(self) -> None:
-        """Look at every row of the version that ends: from now on the recount is ahead of it."""
+        """Compare every row of the version that ends: from now on the recount is past it."""
         rows = self._of_version.pop(self.recount.version, None) if self.recount.life.incarnation else None
         self._carried_to = max(
             self._carried_to,
@@ -254,7 +254,7 @@ class SourceCheck:
             return False
         late = self._known_from > 0
         if late and isinstance(row, OccupancyRow | FlowRow | ObjectsRow) and is_kept_once(row.medium):
-            return False  # it may hold what is left of lives before
+            return False  # it may hold what is left of sessions before
         if not self._whole and isinstance(row, OccupancyRow | FlowRow):
             pool = (row.medium, row.group_idx)
             if pool in self._two_sizes and pool not in self._two_sizes_counted:
@@ -263,7 +263,7 @@ class SourceCheck:
 
     def _compare(self, row: ReplicaRow | None, found: ReplicaRow) -> None:
         if row is None and not self._whole and _is_empty(found):
-            # Of a pool that only a life before the beginning of the log used.
+            # Of a pool that only a session before the beginning of the log used.
             self._findings.left_out[BEFORE_THE_BEGINNING] += 1
             return
         if not self._known(found if row is None else row):
@@ -281,7 +281,7 @@ class SourceCheck:
             if isinstance(row, OccupancyRow) and not row.capacity_blocks:
                 unknown.add("capacity_blocks")
             if isinstance(row, ObjectsRow):
-                # The worker may know a group from a life before.
+                # The worker may know a group from a session before.
                 unknown.add("unknown_accesses")
                 if not row.capacity_bytes:
                     unknown.add("capacity_bytes")
@@ -307,7 +307,7 @@ class SourceCheck:
 
 
 def _is_empty(row: ReplicaRow) -> bool:
-    """Return whether a row says of a pool only that there is nothing."""
+    """Return whether a row only says that a pool is empty."""
     if isinstance(row, ObjectsRow):
         return not (row.objects or row.stored_objects or row.accesses)
     return isinstance(row, OccupancyRow) and not row.entries

@@ -1,4 +1,4 @@
-"""Content hashes of what is stored: those that the event links, or those that the GPU holds of it."""
+"""Content hashes of stored blocks: by the links of the event, or those of the same blocks on the GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Named = dict[tuple[int, int], int]
 
 
 def named_on_gpu(events: Iterable[Event], pools: Pools) -> Named:
-    """Return those that the GPU has of what comes to other media."""
+    """Return those that the GPU has for blocks that these events store on other media."""
     found: Named = {}
     for event in events:
         if isinstance(event, Stored) and event.medium != "gpu" and not len(event.hashes) % HASH_BYTES:
@@ -35,10 +35,9 @@ def links_of(event: Stored) -> tuple[int, ...]:
 
 
 def contents_of(event: Stored, pools: Pools, before: Named) -> Mapping[int, int]:
-    """Return those of the blocks of a store, where they are known, by hash.
+    """Return the content hashes of the blocks of a store, where they are known, by hash.
 
-    On another medium than the GPU they are those of the blocks that the GPU holds now, or held `before`, when
-    the batch began.
+    On media other than the GPU they are those of the same blocks on the GPU, now or `before` the batch.
     """
     hashes = unpack_hashes(event.hashes)
     if event.medium != "gpu":

@@ -14,7 +14,7 @@ from schemas.residency import CLEARED, EVICTED, FILLED, GENERATED, RETURNED
 
 REMEMBERED_STORES = 256
 REMEMBERED_HASHES = 16_384
-"""Blocks that the remembered stores of all pools of a source have together."""
+"""Blocks, at most, in the remembered stores of all pools of a source together."""
 
 
 class Held(NamedTuple):
@@ -35,14 +35,14 @@ class FirstStore(NamedTuple):
 
 
 class Again(NamedTuple):
-    """What seemed to repeat a block that is held: copies of one size that may be there besides."""
+    """A block that was announced again while it was held: copies of one size that may exist in addition."""
 
     size: int
     copies: int
     since: float
     """Event time of the first of them."""
     content: int
-    """Content hash, as the links of that store have it from the beginning of its chain; UNKNOWN: none."""
+    """Content hash, by the links of that store from the beginning of its chain; UNKNOWN: none."""
 
 
 class Block(NamedTuple):
@@ -74,11 +74,11 @@ class Copies:
         self.store_only = store_only
         self.removal_seen = False
         self.changes = Changes()
-        """Of the present life."""
+        """Of the present session."""
         self._kept = Resident()
-        """What outlived the lives before."""
+        """What outlived earlier sessions."""
         self.stored_tokens = 0
-        """Of all lives."""
+        """Of all sessions."""
         self.first_stores: list[FirstStore] = []
         """The first stores here, as long as no removal was announced; clears do not matter."""
         self.remembered_hashes = 0
@@ -86,9 +86,9 @@ class Copies:
         self.other_sizes = 0
         """Copies of another size than the first one of their block."""
         self.at_least = False
-        """Whether a store was taken for a repetition since the last clear."""
+        """Whether a store was taken for a re-announcement since the last clear."""
         self.again: dict[int, Again] = {}
-        """Those blocks. None of them is known where there are none, but `at_least` says that there were."""
+        """Those blocks. If it is empty though `at_least` is set, there were some that are no longer known."""
 
     def announced(self, hashes: tuple[int, ...], block_size: int) -> bool:
         """Note a store before it counts; return whether its size, or several blocks of it at once, is new."""
@@ -103,9 +103,8 @@ class Copies:
     def overlapping_sizes(self, announced: int) -> tuple[int, int] | None:
         """Return (coarse, fine) if a store that `announced` something new makes two granularities overlap.
 
-        Fine is the smallest size that is announced several at a time, was never removed, has a larger size
-        that is a multiple of it, and is the announced one or has that as a multiple. Coarse is the smallest
-        multiple of it.
+        Fine is the smallest size that was announced several blocks at a time, was never removed, divides
+        `announced`, and has a larger multiple among the sizes. Coarse is the smallest of these multiples.
         """
         for fine in sorted(self.announced_several - self.removed_sizes):
             if 0 < fine <= announced and announced % fine == 0:
@@ -115,7 +114,7 @@ class Copies:
         return None
 
     def remember(self, hashes: tuple[int, ...], parent: int | None, elsewhere: int) -> None:
-        """Remember one of the first stores; those of other pools have so many blocks."""
+        """Remember one of the first stores; `elsewhere`: blocks in those of other pools."""
         if self.removal_seen or len(self.first_stores) >= REMEMBERED_STORES:
             return
         if self.remembered_hashes + elsewhere + len(hashes) <= REMEMBERED_HASHES:
@@ -131,7 +130,7 @@ class Copies:
     ) -> dict[int, int]:
         """Return the content hashes of the blocks of a store, where they are known, by hash.
 
-        They go on from the parent's, or from that of a block of the store which is held already.
+        They continue from the parent's, or from that of a block of the store which is held already.
         """
         found: dict[int, int] = {}
         before = UNKNOWN if parent is None else self.contents.get(parent)
@@ -158,10 +157,10 @@ class Copies:
         one_copy: bool,
         generated: bool,
     ) -> bool:
-        """Count a copy of each hash, unless the store may be a repetition and all are held; return if so.
+        """Count a copy of each hash, unless all are held and the store may announce them again; return if so.
 
-        With `one_copy` each hash counts by itself, and only if it is not held. `contents`: content hashes of
-        those that are not held, where they are known. `generated`: decoding completed it.
+        With `one_copy` each hash counts on its own, if it is not held. `contents`: content hashes of those
+        that are not held, where they are known. `generated`: decoding completed the block.
         """
         if one_copy:
             new = tuple(dict.fromkeys(one for one in hashes if one not in self.blocks))
@@ -197,9 +196,9 @@ class Copies:
     def repeated(
         self, hashes: tuple[int, ...], size: int, at: float, links: tuple[int, ...], *, most: int
     ) -> None:
-        """Remember that a store seemed to repeat blocks: of so many, as often as they came in one size.
+        """Remember that a store seemed to announce blocks again, and how often each was announced.
 
-        With `most` 0 none is remembered.
+        Beyond `most` blocks, or with one in two sizes, all are forgotten; with `most` 0 none is remembered.
         """
         whole = bool(self.again) or not self.at_least
         self.at_least = True
@@ -218,7 +217,7 @@ class Copies:
             self.again.clear()
 
     def was_copied(self, one: int) -> bool:
-        """Return whether a block that is not held can leave because what seemed to repeat it was a copy."""
+        """Return whether a block that is not held can leave because its re-announcements were copies."""
         return (
             one in self.again
             and one not in self.blocks
@@ -230,7 +229,7 @@ class Copies:
         )
 
     def count_again(self, at: float) -> None:
-        """Count all that seemed to repeat blocks: they were copies, and are there."""
+        """Count all remembered re-announcements: they were copies, and are there."""
         stored_before = self.stored_tokens
         for one, again in self.again.items():
             held = self.blocks.get(one)
@@ -252,7 +251,7 @@ class Copies:
         self.at_least = False
 
     def remove(self, hashes: tuple[int, ...], at: float) -> None:
-        """Take one copy of each hash away: the latest of another size than the first, while there is one."""
+        """Remove one copy of each hash: the latest of another size than the first, while there is one."""
         self.removal_seen = True
         self.first_stores.clear()
         self.remembered_hashes = 0
@@ -309,12 +308,12 @@ class Copies:
         ]
 
     def residency_sums(self) -> ResidencySums:
-        """Return what the residency topic has to say of the present life, as things stand now."""
+        """Return what the residency topic must add up to for the present session, as of now."""
         now, before = Resident.of(self.named(self.blocks)), self._kept
         resident = Resident(now.blocks - before.blocks, now.hashes - before.hashes)
         return ResidencySums(resident, self.changes.copy())
 
     def life_began(self) -> None:
-        """Begin with no changes."""
+        """Begin a session, with no changes."""
         self.changes = Changes()
         self._kept = Resident.of(self.named(self.blocks))

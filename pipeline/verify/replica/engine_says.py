@@ -1,4 +1,4 @@
-"""What the engine says of its own cache, and how many blocks more are counted on the GPU than it has."""
+"""What the engine reports about its own cache, and by how many blocks the count on the GPU exceeds it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pipeline.verify.replica.copies import Held
 from schemas.events import EngineCounters
 
 UNUSED = 1
-"""Blocks never used, unless the engine says otherwise."""
+"""Blocks that the engine never uses, unless it says otherwise."""
 
 
 @dataclass
 class EngineSays:
-    """What the engine of the present life said of itself; 0 before it did."""
+    """What the engine has reported in the present session; 0 before it did."""
 
     capacity_blocks: int = 0
     block_size: int = 0
     unused: int = UNUSED
 
     def anything_new(self, said: EngineCounters) -> bool:
-        """Return whether what it says now is not known of this life."""
+        """Return whether a report says anything that is not known of this session."""
         return (
             (said.capacity_blocks is not None and said.capacity_blocks > self.capacity_blocks)
             or said.block_size not in (None, self.block_size)
@@ -29,7 +29,7 @@ class EngineSays:
         )
 
     def heard(self, said: EngineCounters) -> None:
-        """Take up what it says now."""
+        """Record a report."""
         if said.capacity_blocks is not None:
             self.capacity_blocks = max(self.capacity_blocks, said.capacity_blocks)
         if said.block_size is not None:
@@ -52,9 +52,9 @@ class EngineSays:
 def room_told(said: EngineCounters, on_gpu: Sequence[tuple[int, Held]]) -> int:
     """Return how many blocks the GPU has room for in the size that events announce; 0: not known.
 
-    `on_gpu`: what is held there, as (group, held). Tokens of pages that are smaller than these blocks are
-    those of one rank, if more is held than they would be blocks, or of all, if else requests used far more
-    than is held.
+    `on_gpu`: what is held there, as (group, held). If the engine's pages are smaller than these blocks, their
+    size may be in tokens of one rank (there is room for as many blocks as pages) or of all. It is of one if
+    more blocks are held than fit otherwise, and of all if otherwise requests would use far more than is held.
     """
     largest = max((held.block_size for _, held in on_gpu), default=0)
     pages, page = said.capacity_blocks or 0, said.block_size or 0

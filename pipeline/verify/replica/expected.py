@@ -1,4 +1,4 @@
-"""The rows that a source has to have, as they follow from its recount."""
+"""The rows that a source must have, as they follow from its recount."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ReplicaRow = OccupancyRow | FlowRow | StreamHealthRow | ObjectsRow | EngineCount
 
 
 def open_window(source: SourceRecount) -> Iterator[ReplicaRow]:
-    """Give the rows of the open window, as it would be if it ended now."""
+    """Yield the rows of the open window, as it would be if it ended now."""
     if source.window is not None:
         yield from occupancy(source, source.window)
         yield from flow(source, source.window)
@@ -25,14 +25,14 @@ def open_window(source: SourceRecount) -> Iterator[ReplicaRow]:
 
 
 def carried_window(source: SourceRecount, window: int) -> Iterator[ReplicaRow]:
-    """Give the rows of a window after the open one, in which nothing came: what is held stays."""
+    """Yield the rows of a window after the open one, in which nothing came: what is held stays."""
     yield from occupancy(source, window)
     yield from objects(source, window, carried=True)
     yield health(source, window, carried=True)
 
 
 def occupancy(source: SourceRecount, window: int) -> Iterator[OccupancyRow]:
-    """Give what is held at the end of a window."""
+    """Yield what is held at the end of a window."""
     for medium, group, held in source.held(times.end_of(window)):
         trust = source.trust.of(medium)
         yield OccupancyRow(
@@ -63,7 +63,7 @@ def _room(source: SourceRecount, medium: str, block_size: int) -> int:
 
 
 def flow(source: SourceRecount, window: int) -> Iterator[FlowRow]:
-    """Give what came and went, for every pool where something did."""
+    """Yield what came and went, for every pool in which anything did."""
     for (medium, group), pool in source.pools.items():
         if pool.flow.nothing():
             continue
@@ -83,7 +83,7 @@ def flow(source: SourceRecount, window: int) -> Iterator[FlowRow]:
 
 
 def objects(source: SourceRecount, window: int, *, carried: bool) -> Iterator[ObjectsRow]:
-    """Give the objects held and how they were used, for every place where any ever were."""
+    """Yield the objects held and how they were used, for every medium and group that ever had any."""
     for (medium, group), held, size in source.objects.held():
         trust = source.trust.of(medium) if carried else source.trust.had(medium)
         yield ObjectsRow(
@@ -104,7 +104,7 @@ def objects(source: SourceRecount, window: int, *, carried: bool) -> Iterator[Ob
 
 
 def health(source: SourceRecount, window: int, *, carried: bool) -> StreamHealthRow:
-    """Return how the stream fared; carried windows had neither batches nor anything else."""
+    """Return the health of the stream; in carried windows nothing happened."""
     too_many = source.drift_blocks(times.end_of(window))
     drift_since = source.drift_began(window if source.window is None else source.window, too_many)
     trust = source.trust.of_all(source.media()) if carried else source.trust.had_all(source.media())
@@ -152,7 +152,7 @@ def counters(source: SourceRecount, said: EngineCounters, at: float) -> EngineCo
 
 
 def life(source: SourceRecount) -> Iterator[SourceRow]:
-    """Give the row of the present life, once its first batch is known."""
+    """Yield the row of the present session, once its first batch is known."""
     if source.life.first_seq is None:
         return
     trust = source.trust.of_all(source.media())

@@ -39,7 +39,7 @@ class Flow:
 
 
 def count_seconds(histogram: list[int], seconds: float, amount: int = 1) -> None:
-    """Count a duration, so many times, in a histogram without trailing zeros."""
+    """Count a duration `amount` times in a histogram without trailing zeros."""
     # frexp gives the power of two above; a duration of exactly the first bound is in bucket 1.
     bucket = 0 if seconds < FIRST_BOUND else min(frexp(seconds)[1] + _EXPONENTS, LAST_BUCKET)
     count_in(histogram, bucket, amount)

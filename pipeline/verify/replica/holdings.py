@@ -19,15 +19,15 @@ from schemas.settings import Worker
 
 POOLS_THAT_MAY_REPEAT = 1
 MOST_LEFT = 0.5
-"""Of `worker.max_blocks`: more blocks that outlived a life are not carried on."""
+"""Share of `worker.max_blocks`: if more blocks outlive a session, none of them is kept."""
 SOON = 4.0
-"""Seconds since the block before came, at most, where decoding completes the next one."""
+"""Seconds, at most, between two consecutive blocks of which decoding completed the second."""
 MOST_DECODED = 128
-"""Tokens of a block that decoding may complete so soon."""
+"""Tokens, at most, of a block that decoding may complete so soon."""
 
 
 class Holdings:
-    """All pools of a source, across its lives."""
+    """All pools of a source, across its sessions."""
 
     def __init__(self, worker: Worker) -> None:
         self.pools: dict[tuple[str, int], Copies | TwoSizes] = {}
@@ -35,7 +35,7 @@ class Holdings:
         self.objects = ObjectsRecount(worker.max_itemised_blocks, worker.max_pool_sizes)
         self._worker = worker
         self._on_gpu_before: Named = {}
-        """When the batch began: content hashes on the GPU of what comes to other media."""
+        """Content hashes, on the GPU when the batch began, of the blocks that come to other media."""
 
     # What is held
 
@@ -52,13 +52,13 @@ class Holdings:
         return [(group, held) for medium, group, held in self.held(at) if medium == "gpu"]
 
     def residency_sums(self) -> dict[tuple[str, int], ResidencySums]:
-        """Return what the residency topic has to say of the present life."""
+        """Return what the residency topic must add up to for the present session."""
         return {where: pool.residency_sums() for where, pool in self.pools.items()}
 
     # What may come
 
     def room_for_medium(self, medium: str) -> bool:
-        """Tell whether a medium that an event names is known, or becomes so, by its group 0."""
+        """Return whether a medium that an event names is known; if not, make it known if there is room."""
         if medium not in self.media():
             first = Removed(b"", medium)
             if limits.no_room_for(first, self.pools, self._worker):
@@ -67,13 +67,13 @@ class Holdings:
         return True
 
     def left_out(self, event: Stored | Removed) -> bool:
-        """Return whether an event cannot count."""
+        """Return whether an event must be left out: its hashes are malformed, or there is no room."""
         return bool(len(event.hashes) % HASH_BYTES) or limits.no_room_for(event, self.pools, self._worker)
 
     # What comes and goes
 
     def window_began(self, window: int) -> None:
-        """Begin to count what comes and goes anew."""
+        """Reset the counts of what comes and goes."""
         self.objects.window_began()
         for pool in self.pools.values():
             pool.flow = Flow()
@@ -81,12 +81,12 @@ class Holdings:
                 pool.window_began(times.end_of(window - 1))
 
     def batch_began(self, events: Sequence[Event]) -> bool:
-        """Note how things stand before a batch; return whether there is room for its stores."""
+        """Note the state before a batch; return whether there is room for its stores."""
         self._on_gpu_before = named_on_gpu(events, self.pools)
         return not limits.no_room_for_stores(events, self.pools, self._worker)
 
     def batch_ended(self) -> bool:
-        """Do what is done once a batch; return whether anything was dropped because it is too much."""
+        """Finish a batch; return whether any blocks were dropped because there were too many."""
         for pool in self.pools.values():
             if isinstance(pool, TwoSizes):
                 pool.batch_ended()
@@ -126,7 +126,7 @@ class Holdings:
         self.objects.stored(event, at)
 
     def removed(self, event: Removed, at: float, life: Life, *, all_known: bool) -> bool:
-        """Take a copy of each block away; return whether some were not there. `all_known` as in `stored`."""
+        """Remove a copy of each block; return whether some were not there. `all_known` as in `stored`."""
         pool = self._pool_of(event)
         unknown = pool.flow.unknown_removed_blocks
         hashes = unpack_hashes(event.hashes)
@@ -142,7 +142,7 @@ class Holdings:
         return pool.flow.unknown_removed_blocks > unknown
 
     def cleared(self, media: Collection[str], group_idx: int | None, at: float) -> None:
-        """Clear a group of some media, or all (None)."""
+        """Clear one group of these media, or all groups (None)."""
         for (medium, group), pool in self.pools.items():
             if medium in media and group_idx in (None, group):
                 pool.clear(at)
@@ -156,7 +156,7 @@ class Holdings:
         return self.pools[where]
 
     def _may_repeat(self, life: Life) -> bool:
-        """Return whether the store of a first block may be a repetition."""
+        """Return whether a store at the start of a sequence may be a re-announcement."""
         return (
             self._worker.reannounced == "auto"
             and life.may_reannounce is True
@@ -165,7 +165,7 @@ class Holdings:
             and not life.copies_proved
         )
 
-    # Lives
+    # Sessions
 
     def outliving(self) -> set[str]:
         """Return the media that outlive engines and hold something."""
@@ -176,14 +176,14 @@ class Holdings:
         return sum(len(pool.blocks) for _, pool in self._kept_once()) > self._worker.max_blocks * MOST_LEFT
 
     def lose(self, at: float, *, outliving: bool, the_rest: bool = True) -> None:
-        """Clear pools: those of media that outlive the engine, and the rest."""
+        """Clear pools: if `outliving`, of media that outlive the engine; if `the_rest`, of the others."""
         for (medium, _), pool in self.pools.items():
             if outliving if is_kept_once(medium) else the_rest:
                 pool.clear(at)
                 self.objects.cleared(medium)
 
     def life_began(self) -> None:
-        """Begin with no changes."""
+        """Begin a session, with no changes."""
         for pool in self.pools.values():
             pool.life_began()
 

@@ -1,4 +1,4 @@
-"""What is known of one life of an engine."""
+"""What is known of one engine session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.events import MOST_REMARKS, EventsRecord
 
 @dataclass
 class Life:
-    """Of the present one everything; nothing of it is true of the next."""
+    """The state of one engine session; nothing of it holds for the next."""
 
     incarnation: int = 0
     opened_at: float = 0.0
@@ -21,7 +21,7 @@ class Life:
     wire_era: str = ""
     may_reannounce: bool | None = None
     copies_proved: bool = False
-    """Whether something left that only copies explain which seemed to repeat others."""
+    """Whether a removal proved that blocks which seemed announced again were copies."""
     one_copy: bool = False
     clears_all: bool = False
     remarks: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Life:
     seen_live: bool = False
 
     def heard(self, record: EventsRecord) -> None:
-        """Take up what a record says of the engine."""
+        """Update the session with what a record says of the engine."""
         self.engine = record.engine or self.engine
         self.wire_era = record.wire_era or self.wire_era
         if record.may_reannounce is not None:
@@ -53,21 +53,21 @@ class Life:
             self.remarks.append(remark)
 
     def advance(self, seq: int) -> None:
-        """Go on behind the batch with this number."""
+        """Move on past the batch with this number."""
         self.last_seq = seq
         if self.not_understood:
             self.not_understood = {number for number in self.not_understood if number > seq}
 
     def missing_before(self, seq: int) -> int:
-        """Return how many batches are lost if that with this number is the next one."""
+        """Return how many batches are lost if the next one has this number."""
         skipped = range(self.last_seq + 1, seq)
         return len(skipped) - sum(number in skipped for number in self.not_understood)
 
     def ended_unseen(self, reason: str) -> None:
-        """Note an end that nobody saw: with the last batch."""
+        """Note an end that nobody saw, as of the last batch."""
         self.closed_at = self.known_until(self.opened_at)
         self.closed_reason = reason
 
     def known_until(self, at: float) -> float:
-        """Return event time since when something is missing before `at`: that of the last batch."""
+        """Return the time since which a loss noticed at `at` may date: that of the last batch, else `at`."""
         return at if self.last_batch_at is None else self.last_batch_at

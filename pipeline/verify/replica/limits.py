@@ -1,4 +1,4 @@
-"""What a source may bring, by the rules of docs/exactness.md#limits."""
+"""The limits of one source, by the rules of docs/exactness.md#limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pools = Mapping[tuple[str, int], Copies | TwoSizes]
 
 
 def no_room_for(event: Stored | Removed, pools: Pools, worker: Worker) -> bool:
-    """Return whether an event is of a pool, or brings a block size, that is one too many."""
+    """Return whether an event would add one pool or block size too many."""
     pool = pools.get((event.medium, event.group_idx))
     if isinstance(pool, TwoSizes):
         return False
@@ -25,7 +25,7 @@ def no_room_for(event: Stored | Removed, pools: Pools, worker: Worker) -> bool:
 
 
 def no_room_for_stores(events: Iterable[Event], pools: Pools, worker: Worker) -> bool:
-    """Return whether a batch must do without its stores: they might bring too much, or too much is there."""
+    """Return whether the stores of a batch are left out: they may bring too much, or too much is there."""
     coming = sum(len(event.hashes) for event in events if isinstance(event, Stored)) // HASH_BYTES
     one_by_one = sum(
         _hybrid(pool) if isinstance(pool, TwoSizes) else pool.other_sizes for pool in pools.values()

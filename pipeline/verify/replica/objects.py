@@ -1,4 +1,4 @@
-"""Blocks whose bytes are known, of one source: what is held, and how it was used."""
+"""Objects of one source, which are blocks whose bytes are known: what is held, and how it was used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.events import Accessed, Stored
 from schemas.hashes import unpack_hashes
 
 LARGEST = 2**63 - 1
-"""Of any figure of a row."""
+"""Largest value of any figure of a row."""
 MEBIBYTE = 2**20
 LAST_ELEMENT = 63
 Place = tuple[str, int]
@@ -40,7 +40,7 @@ class Uses:
 
 @dataclass
 class Object:
-    """One that is held."""
+    """An object that is held."""
 
     size: int
     tokens: int
@@ -57,19 +57,19 @@ class ObjectsRecount:
         self.capacities: dict[str, int] = {}
         """By medium, as declared last."""
         self.uses: dict[Place, Uses] = {}
-        """Of the open window, by every place where objects ever were."""
+        """Of the open window, for every place that ever had objects."""
         self._there: dict[str, dict[Name, Object]] = {}
-        """By medium: what is there by group and hash."""
+        """Objects by medium, then by group and hash."""
         self._by_use: dict[str, Shelves] = {}
-        """By medium: in which order it was used last."""
+        """By medium: the order in which they were last used."""
 
     def declared(self, medium: str, capacity: int) -> None:
-        """Note a capacity, unless that is of one medium too many."""
+        """Note the capacity of a medium, unless it is one medium too many."""
         if medium in self.capacities or len(self.capacities) < self._most_pools:
             self.capacities[medium] = capacity
 
     def stored(self, event: Stored, at: float) -> None:
-        """Hold the objects of a store that says their bytes."""
+        """Add the objects of a store that says their bytes."""
         hashes = unpack_hashes(event.hashes)
         if not event.size_bytes or not hashes:
             return
@@ -92,7 +92,7 @@ class ObjectsRecount:
             by_use.put(name, size)
 
     def accessed(self, event: Accessed, at: float) -> None:
-        """Count uses; those on an unknown medium where anything of the group is known."""
+        """Count uses; if the event names no medium, on the first one of the group that has the object."""
         if event.medium is not None and len(self.uses) < self._most_pools:
             self.uses.setdefault((event.medium, event.group_idx), Uses())
             self._there.setdefault(event.medium, {})
@@ -132,7 +132,7 @@ class ObjectsRecount:
         found.used_at = at
 
     def removed(self, medium: str, group: int, packed: bytes) -> None:
-        """Note what the publisher removed, by how often it was used."""
+        """Remove objects, and count them by how often they were used."""
         for one in unpack_hashes(packed):
             found = self._there.get(medium, {}).pop((group, one), None)
             if found is not None:
@@ -156,7 +156,7 @@ class ObjectsRecount:
             self.uses[place] = Uses()
 
     def held(self) -> Iterator[tuple[Place, int, int]]:
-        """Give objects and bytes of every place."""
+        """Yield objects and bytes of every place."""
         for medium, group in self.uses:
             sizes = [one.size for (of_group, _), one in self._there[medium].items() if of_group == group]
             yield (medium, group), len(sizes), min(LARGEST, sum(sizes))

@@ -16,7 +16,7 @@ from schemas.settings import Worker
 
 
 class PartitionCheck:
-    """The recounts of all sources of a partition beside what the tables say of them."""
+    """Compares the recounts of all sources of a partition with their rows in the tables."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class PartitionCheck:
         committed: int,
         oldest: datetime,
     ) -> None:
-        """`found`: the rows of each source, which this takes out. `begin`: first offset that the log has.
+        """`found`: the rows of each source, which are taken out of it. `begin`: first offset in the log.
 
-        `committed` and `oldest` are those of SourceCheck.
+        `committed` and `oldest`: as in SourceCheck.
         """
         self._worker = worker
         self._found = found
@@ -42,7 +42,7 @@ class PartitionCheck:
         self._silences = Silences(worker, whole=begin == 0)
 
     def apply(self, offset: int, record: EventsRecord) -> list[SourceId]:
-        """Go on with the next record; return which sources are forgotten with it."""
+        """Process the next record; return which sources are forgotten with it."""
         source = (record.replica, record.dp_rank)
         check = self._check_of(source)
         if self._silences.in_doubt(source):
@@ -55,7 +55,7 @@ class PartitionCheck:
         return forgotten
 
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
-        """Go on behind a record that cannot be applied."""
+        """Process a record that cannot be applied."""
         for source, check in self._checks.items():
             if refused.names(*source):
                 if self._silences.in_doubt(source):
@@ -63,14 +63,14 @@ class PartitionCheck:
                 check.set_aside(offset)
 
     def finish(self, end: int) -> None:
-        """Compare what is left, after the records before `end`."""
+        """Compare the rows that are left, after the records before `end`."""
         for source in list(self._found):
             self._check_of(source)
         for check in self._checks.values():
             check.finish(self._begin, end)
 
     def residency_sums(self) -> Iterator[dict[PoolOfLife, ResidencySums]]:
-        """Give what the residency topic has to say of each source by what was committed."""
+        """Yield what the residency topic must add up to for each source, as of what was committed."""
         for check in self._checks.values():
             yield check.residency_sums
 

@@ -1,4 +1,4 @@
-"""What the residency topic has to say of each life of a source, as sums over its changes."""
+"""What the residency topic must say of each session of a source, as sums over its changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = {
 
 
 class PoolOfLife(NamedTuple):
-    """What a sum is about: a pool in one life of its source."""
+    """What a sum is about: a pool in one session of its source."""
 
     replica: str
     dp_rank: int
@@ -46,14 +46,14 @@ class Resident:
 
     @classmethod
     def of(cls, hashes: Iterable[int]) -> Resident:
-        """Return that of these blocks."""
+        """Return the set of these blocks."""
         every = list(hashes)
         return cls(len(every), sum(every))
 
 
 @dataclass
 class Changes:
-    """Changes in any order: how many of each kind, and a sum over all that is said of each."""
+    """Changes in any order: how many of each kind, and a sum of hashes over all that is said of each."""
 
     of_kind: Counter[int] = field(default_factory=Counter)
     said: int = 0
@@ -83,16 +83,16 @@ class Changes:
         self.said += sum(map(hash, said))
 
     def copy(self) -> Changes:
-        """Return what was counted so far."""
+        """Return a snapshot of the counts."""
         return Changes(Counter(self.of_kind), self.said)
 
 
 @dataclass
 class ResidencySums:
-    """What the topic says of a pool in one life."""
+    """What the topic says of a pool in one session."""
 
     resident: Resident = field(default_factory=Resident)
-    """At the end, less what lives before had left."""
+    """At the end, less what earlier sessions had left."""
     changes: Changes | None = field(default_factory=Changes)
     """None where they depend on when checkpoints were made (two granularities)."""
 
@@ -100,7 +100,7 @@ class ResidencySums:
 def joined(
     one: dict[PoolOfLife, ResidencySums], other: dict[PoolOfLife, ResidencySums]
 ) -> dict[PoolOfLife, ResidencySums]:
-    """Return what both say: a life may have been forgotten and have gone on."""
+    """Return the sum of both: a session may have been forgotten and then have gone on."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         first, second = one[key], other[key]
@@ -117,7 +117,7 @@ def joined(
 
 
 def of_any_life(parts: Iterable[Mapping[PoolOfLife, ResidencySums]]) -> dict[PoolOfLife, ResidencySums]:
-    """Return what is resident in each pool, all its lives and these parts added up."""
+    """Return what is resident in each pool, added up over its sessions and these parts."""
     sums: dict[PoolOfLife, ResidencySums] = {}
     for part in parts:
         for key, of in part.items():
@@ -136,7 +136,7 @@ def compare(
 ) -> None:
     """Compare what the events say with what the residency topic says.
 
-    `unreadable`: why records of the topic could not be read yet, if so. What may lack them is late then.
+    `unreadable`: why records of the topic cannot be read yet, if so. Sums that may lack them are late then.
     """
     for key in {**wanted, **has}:
         expected, found = wanted.get(key, ResidencySums()), has.get(key, ResidencySums())
@@ -177,7 +177,7 @@ def _remarks(expected: ResidencySums, found: ResidencySums) -> Iterator[str]:
 
 
 def _may_lack_records(expected: ResidencySums, found: ResidencySums) -> bool:
-    """Return whether records that are missing would explain the difference: nothing is there too often."""
+    """Return whether missing records would explain the difference: no kind of change is there too often."""
     if expected.changes is None or found.changes is None:
         return True
     missing = [expected.changes.of_kind[kind] - found.changes.of_kind[kind] for kind in _KINDS]

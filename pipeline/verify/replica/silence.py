@@ -1,16 +1,15 @@
 """Which sources of a partition are forgotten (docs/exactness.md#forgotten-sources).
 
-Each partition of the events topic has a clock of its own for this. From one record of a source to the next
-it advances by the time between the receipt of their last batches, by 60 seconds at most, counted from its
-value at the first of them; it never goes back. A time of receipt before the latest one of its source counts
-as that latest one, so a wrong clock of a connector moves it by 60 seconds at most for each source. A source
-is forgotten with the first record of another one at which the clock is `worker.forget_seconds` past its
-value at the source's own last record.
+Each partition of the events topic has a clock of its own for this. At a record of a source it moves to its
+value at the source's record before, plus the time between the receipts of the last batches of both, at most
+60 seconds; it never goes back. A time of receipt before the latest one of its source counts as that latest
+one, so a wrong clock of a connector moves it by 60 seconds at most for each source. A source is forgotten
+with the first record of another one at which the clock is `worker.forget_seconds` past its value at the
+source's own last record.
 
-Where the log has lost its beginning, nobody knows what the clock of the partition showed there. A silence
-may then be longer by one step: one of those that the source's last record lies within, as of steps that
-overlap only one counts. So within LEEWAY of when a source is due, the tables show with which record it is
-forgotten.
+Where the log has lost its beginning, it is unknown what the clock of the partition showed there. A silence
+may then be longer by one of the steps that span the source's last record; of steps that overlap, only one
+counts. So within LEEWAY of when a source is due, the tables decide with which record it is forgotten.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from schemas.events import EventsRecord
 from schemas.settings import Worker
 
 LONGEST_STEP = 60.0
-"""Seconds from one record of a source to the next that count at most."""
+"""Seconds, at most, by which the clock advances from one record of a source to the next."""
 
 LEEWAY = 2 * LONGEST_STEP
 """Seconds by which a silence may be longer or shorter where the beginning is not known.
@@ -42,19 +41,19 @@ class Silences:
         self._certain = worker.forget_seconds + leeway
         self._clock = 0.0
         self._shown: dict[SourceId, float] = {}
-        """By source, the one first whose last record is the oldest."""
+        """By source, in the order of their last records, the oldest first."""
         self._received: dict[SourceId, float] = {}
         """Latest receipt of each."""
 
     def in_doubt(self, source: SourceId) -> bool:
-        """Return whether a source may have been forgotten, and no record was named as the one."""
+        """Return whether a source may have been forgotten without a record being known as the cause."""
         return self._clock - self._shown.get(source, self._clock) >= self._possible
 
     def next(self, record: EventsRecord, told: Callable[[SourceId], bool]) -> list[SourceId]:
-        """Go on with a record; return which sources are forgotten before it counts.
+        """Process a record; return which sources are forgotten before it counts.
 
-        `told`: whether by the tables a source is forgotten with this record. It is asked only of those for
-        which that can be.
+        `told`: whether, according to the tables, a source is forgotten with this record. It is called only
+        for sources for which that is possible.
         """
         source = (record.replica, record.dp_rank)
         if record.batches:

@@ -1,4 +1,4 @@
-"""One source, record by record: what its rows have to say after each record."""
+"""One source, record by record: what its rows must say after each record."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
 
 MOST_MISSING = 2**62
-"""Batches of one window that count as missing."""
+"""Batches of one window, at most, that count as missing."""
 LAST_MOMENT = 1e-3
-"""Seconds before the end of a window at which what ends with it counts."""
+"""Seconds before the end of a window as of which changes that happen at its end count."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class SourceRecount:
         self.dp_rank = dp_rank
         self.worker = worker
         self.life = Life()
-        """The present one."""
+        """The present session."""
         self.role = ""
         self.version = 0
         """Offset of the last record that changed a row."""
@@ -72,18 +72,18 @@ class SourceRecount:
         self.objects = self._holdings.objects
         self.trust = SourceTrust()
         self.capacity_blocks = 0
-        """What any life of the engine said last."""
+        """What the engine reported last, in whichever session."""
         self.cpu_capacity_tokens = 0
-        """The same of the CPU tier."""
+        """The same for the CPU tier."""
         # Of the open window
         self.window: int | None = None
         self.health = Health()
-        # Across lives and windows
+        # Across sessions and windows
         self.drift_since: int | None = None
         self.clock_offset = 0.0
         """Event time minus time of receipt of the last live batch."""
         self._past: dict[PoolOfLife, ResidencySums] = {}
-        """Of lives that are over."""
+        """Of sessions that are over."""
         self.disconnected_from: int | None = None
         """First window at whose end the source was not connected."""
         self.reported_to: int | None = None
@@ -94,15 +94,15 @@ class SourceRecount:
         self.on_window_closed: Callable[[int], None] = lambda _window: None
         """Called with the open window when it is over."""
         self.on_windows_empty: Callable[[int, int], None] = lambda _first, _next: None
-        """Called then with the window after it and the next one in which something came."""
+        """Called after that, with the first window after it and the next one in which something came."""
         self.on_life_over: Callable[[], None] = lambda: None
-        """Called before another life begins."""
+        """Called before another session begins."""
         self.on_never_reached: Callable[[int, int], None] = lambda _first, _last: None
-        """Called with windows, both included, in which a source was not reached that never had a batch."""
+        """Called with the first and last window in which a source was not reached that never had a batch."""
         self.on_counters: Callable[[EngineCounters, float], None] = lambda _counters, _at: None
 
     def apply(self, offset: int, record: EventsRecord) -> None:
-        """Apply a record; one of a past life only says that its batches came again."""
+        """Apply a record; the batches of a past session only count as duplicates."""
         if record.incarnation < self.life.incarnation:
             self._new_version(offset)
             self.health.duplicate_batches += sum(batch.seq is not None for batch in record.batches)
@@ -127,7 +127,7 @@ class SourceRecount:
             self.life.first_seq = record.first_seq
 
     def set_aside(self, offset: int) -> None:
-        """Note that nobody can apply a record of the source: something is missing since the last batch."""
+        """Note that a record of the source cannot be applied: something is missing since the last batch."""
         self._new_version(offset)
         self._undecodable(1, self.life.known_until(self.life.opened_at))
 
@@ -157,7 +157,7 @@ class SourceRecount:
         return True
 
     def forgotten(self, offset: int) -> None:
-        """End what nobody was heard of for too long, unless its end was seen."""
+        """End the session of a source that was silent for too long, unless its end was seen."""
         unseen = self.life.closed_at is None
         if unseen or self._holdings.outliving():
             self._new_version(offset)
@@ -165,10 +165,10 @@ class SourceRecount:
                 self.life.ended_unseen("forgotten")
             self._lose(outliving=True)
 
-    # Lives
+    # Sessions
 
     def _begin(self, record: EventsRecord) -> None:
-        """Begin another life: what was held is lost in the open window, nothing is known of the new one."""
+        """Begin another session: what was held is lost in the open window, the new one is unknown so far."""
         another = self.life.incarnation != 0
         if another:
             if self.life.closed_at is None:
@@ -192,7 +192,7 @@ class SourceRecount:
         return batch.ts if batch.seq is None else times.event_time(batch.ts, batch.received_at, self.worker)
 
     def _lose(self, *, outliving: bool, the_rest: bool = True) -> None:
-        """Clear pools at the end of the window: those of media that outlive the engine, and the rest."""
+        """Clear pools at the end of the open window; the arguments are those of `Holdings.lose`."""
         at = self.life.opened_at if self.window is None else times.end_of(self.window) - LAST_MOMENT
         self._holdings.lose(at, outliving=outliving, the_rest=the_rest)
 
@@ -287,7 +287,7 @@ class SourceRecount:
                 self.trust.cleared(None, at, but=self.media() - cleared)
 
     def _contradicted(self, medium: str) -> None:
-        """Note that a block left which cannot have been there, if all that were there are known."""
+        """Note that a block left which was not there, if everything that was there is known."""
         known = self.trust.of(medium)
         if known.trust == "complete" and self.window is not None and not self.life.one_copy:
             self.trust.degraded(max(times.end_of(self.window - 1), known.at), medium)
@@ -308,7 +308,7 @@ class SourceRecount:
                 self.life.first_seq, self.life.last_seq = event.first_seq, event.first_seq - 1
                 self.trust.opened(batch.ts, complete=event.complete)
         elif isinstance(event, Gap):
-            # Also one of doubt, which ends with the last batch, and repeated ones.
+            # This includes gaps of doubt, which end with the last batch, and repeated ones.
             if event.last >= self.life.last_seq:
                 first = max(event.first, self.life.last_seq + 1)
                 self._lost(event.last - first + 1)
@@ -361,7 +361,7 @@ class SourceRecount:
         self.life.closed_at, self.life.closed_reason = at, event.reason
         self._lose(outliving=event.reason != "restarted")
 
-    # What rows ask
+    # What rows need
 
     def media(self) -> set[str]:
         """Return the media on which something ever was stored or removed."""
@@ -372,17 +372,17 @@ class SourceRecount:
         return self._holdings.held(at)
 
     def residency_sums(self) -> dict[PoolOfLife, ResidencySums]:
-        """Return what the residency topic has to say of all lives."""
+        """Return what the residency topic must add up to for all sessions."""
         life = (self.replica, self.dp_rank, self.life.incarnation, self.life.hash_domain)
         present = {PoolOfLife(*life, *of): sums for of, sums in self._holdings.residency_sums().items()}
         return {**self._past, **present}
 
     def drift_blocks(self, at: float) -> int:
-        """Return how many blocks more are held on the GPU than there are, at least."""
+        """Return by how many blocks, at least, the count on the GPU exceeds what the engine has."""
         return self.life.says.too_many(self._holdings.on_gpu(at))
 
     def drift_began(self, window: int, too_many: int) -> int | None:
-        """Return the first of the windows in a row that end with drift, if `window` does with so many."""
+        """Return the first window of the unbroken row with drift that `window` ends; None without drift."""
         if not too_many:
             return None
         return window if self.drift_since is None else self.drift_since

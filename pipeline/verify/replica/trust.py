@@ -17,7 +17,7 @@ class Since(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """Trust that ended in the open window; `media` None: that of all media."""
+    """Trust that ended in the open window; `media` None: of all media."""
 
     media: frozenset[str] | None
     general: Since
@@ -42,11 +42,11 @@ class SourceTrust:
         return _of_medium(medium, self.special.get(medium, self.general))
 
     def of_all(self, media: Iterable[str]) -> Since:
-        """Return the worst of the media on which something ever was; the general one without any."""
+        """Return the worst trust of these media; without any, the general one."""
         return worst([self.of(medium) for medium in media] or [self.general])
 
     def had(self, medium: str) -> Since:
-        """Return the worst that a medium has now or left behind in the open window."""
+        """Return the worst trust that a medium has now or had in the open window."""
         left = [
             _of_medium(medium, one.special.get(medium, one.general))
             for one in self._left
@@ -55,13 +55,13 @@ class SourceTrust:
         return worst([self.of(medium), *left])
 
     def had_all(self, media: Iterable[str]) -> Since:
-        """Return the worst that any of the media had; without any, that of a medium nobody named."""
+        """Return the worst that any of these media had; without any, that of a medium nobody named."""
         return worst([self.had(medium) for medium in media] or [self.had("")])
 
     def life_began(self, at: float, kept: Iterable[str] | None) -> None:
-        """Begin a life whose beginning is unknown; media that are `kept` go on as they were before it.
+        """Begin a session whose beginning is unknown; media in `kept` keep the trust they have.
 
-        None: there was none before.
+        `kept` None: there was no session before.
         """
         special: dict[str, Since] = {}
         if kept is not None:
@@ -70,16 +70,16 @@ class SourceTrust:
         self.general, self.special = Since("partial", at), special
 
     def opened(self, at: float, *, complete: bool) -> None:
-        """Note that the connector knows this life from here on."""
+        """Note that the connector knows this session from here on."""
         self.general = Since("complete" if complete else "partial", at)
         self.special = {medium: self.special[medium] for medium in self.special if is_kept_once(medium)}
 
     def first_batch(self, at: float) -> None:
-        """Know the life from its first batch on, if that is before the notice that announced it."""
+        """Date the trust back to the first batch, if that is before the notice that opened the session."""
         self.general = Since(self.general.trust, min(self.general.at, at))
 
     def degraded(self, at: float, medium: str | None = None) -> None:
-        """Degrade every medium, or one, from then on, unless it is degraded already: something is missing."""
+        """Degrade every medium, or one, from `at` on, unless it is degraded already: something is missing."""
         if medium is not None:
             self.special[medium] = _degraded(self.of(medium), at)
             return
@@ -87,7 +87,7 @@ class SourceTrust:
         self.special = {medium: _degraded(since, at) for medium, since in self.special.items()}
 
     def cleared(self, medium: str | None, at: float, but: Iterable[str] = ()) -> None:
-        """Make a medium (None: all but some) complete from then on, unless it is already: it is empty."""
+        """Make a medium (None: all except `but`) complete from `at` on, unless it is already: it is empty."""
         self._leave(medium)
         if medium is None:
             unchanged = {each: self.of(each) for each in but}
@@ -105,7 +105,7 @@ class SourceTrust:
 
 
 def _of_medium(medium: str, since: Since) -> Since:
-    """Return the trust of a medium whose events say so: what outlives engines holds what nobody announced."""
+    """Return a medium's trust: at best `partial` if it outlives engines, as it may hold unknown blocks."""
     return since._replace(trust="partial") if since.trust == "complete" and is_kept_once(medium) else since
 
 

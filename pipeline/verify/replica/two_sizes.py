@@ -1,24 +1,24 @@
-"""A pool that is announced at two granularities, whose figures docs/exactness.md#two-granularities explains.
+"""A pool that is announced at two granularities; docs/exactness.md#two-granularities explains its figures.
 
 - A group becomes hybrid at the store that gives it a fine size: a size that is announced several blocks at
   a time, that the engine never removed, and of which a larger announced size is a multiple. Only a store
   that is the first of its size, or the first of several blocks of it, can do so, and only for sizes that
   are its own or that its own is a multiple of. *Fine* is the smallest of these, *coarse* the smallest
   multiple of it that was ever announced; any other size counts as coarse from then on. Blocks held before
-  stay, coarse ones with their copies. The first 256 stores before count for the pairing, if nothing was
-  removed before; all pools of the source together remember stores of 16,384 blocks.
+  stay, coarse ones with their copies. The first 256 stores from before take part in the pairing, if nothing
+  was removed before; those that all pools of the source remember have at most 16,384 blocks together.
 - With a record marked `one_copy`, no group becomes hybrid; a group that is hybrid stays so.
 - A fine block follows the one before it in its event; the first one follows the event's parent. Its depth
   is its position in the sequence, counted from 1 for a block without parent, as found when a pairing first
   looks it up.
 - After each batch, coarse stores not paired yet are tried, oldest first. If all blocks have hashes of fine
   blocks themselves, or were paired before, those pairs count. Otherwise fine stores are tried, the nearest
-  in the stream first (of two, the later): their last block that nothing covers, whose depth is a multiple
-  of the ratio of sizes, and from which as many fine blocks as the coarse store holds lead back to the start
-  of the sequence (no coarse parent) or to the last fine block of the coarse parent's pairing, where that is
-  known.
-- Tokens that turn out to be counted twice are taken off `stored_tokens` of the open window, and of later
-  ones while it would fall below 0.
+  in the stream first (of two, the later). The coarse store ends with the last block of such a store that
+  nothing covers, whose depth is a multiple of the ratio of sizes, and from which as many fine blocks as the
+  coarse store holds lead back to the start of the sequence (no coarse parent) or to the last fine block of
+  the coarse parent's pairing, where that is known.
+- Tokens that turn out to be counted twice are taken off `stored_tokens` of the open window; what would make
+  it fall below 0 is taken off later windows.
 - At the end of a window, fine blocks past their age limit do not count. `expired_blocks` counts them in the
   next window in which anything comes.
 """
@@ -34,7 +34,7 @@ from pipeline.verify.replica.residency_sums import ResidencySums, Resident
 WAITING = 64
 """Stores of each granularity that are remembered for pairing."""
 WAITING_HASHES = 16_384
-"""Blocks that those of one granularity may have together."""
+"""Blocks, at most, in the remembered stores of one granularity together."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class TwoSizes:
     """As occupancy shows it."""
 
     def __init__(self, before: Copies, coarse_size: int, fine_size: int, age: float) -> None:
-        """Take over what was held when the second granularity showed."""
+        """Take over what was held when the second granularity appeared."""
         self.flow = before.flow
         self.at_least = before.at_least
         self.coarse_size = coarse_size
@@ -92,7 +92,7 @@ class TwoSizes:
         self.fine_stores: list[Store] = []
         self.coarse_stores: list[Store] = []
         self._no_depth: set[int] = set()
-        """Blocks whose chains led nowhere when this batch looked, which is as often as anything changes."""
+        """Blocks whose chains lead nowhere; emptied for each batch, as chains may have changed since."""
         self._hopeless: set[int] = set()
         """Numbers of fine stores in which this batch found no block that may end a coarse one."""
         for one, block in before.blocks.items():
@@ -177,7 +177,7 @@ class TwoSizes:
         self.coarse_stores.clear()
 
     def window_began(self, before: float) -> None:
-        """Drop what nothing covers and was not announced for the age limit when the last window ended."""
+        """Drop uncovered fine blocks that were past the age limit at `before`, the end of the last window."""
         for one, fine in list(self.fine.items()):
             if not fine.covered_by and fine.announced <= before - self.age:
                 del self.fine[one]
@@ -185,15 +185,15 @@ class TwoSizes:
         self._forget_contents()
 
     def residency_sums(self) -> ResidencySums:
-        """Return what is resident of the present life; the changes so far depend on the checkpoints."""
+        """Return what is resident, without changes: those depend on when checkpoints were made."""
         named = [self.contents.get(one, one) for one in self._counting()]
         return ResidencySums(Resident.of(named), None)
 
     def life_began(self) -> None:
-        """Nothing is kept of the changes."""
+        """Do nothing: changes are not kept here."""
 
     def held(self, at: float) -> list[Held]:
-        """Return both granularities; fine blocks past their age at `at` count no more."""
+        """Return both granularities; fine blocks past the age limit at `at` no longer count."""
         copies = sum(coarse.copies for coarse in self.coarse.values())
         blocks = len(self.coarse)
         alone = sum(not f.covered_by and f.announced > at - self.age for f in self.fine.values())
@@ -204,7 +204,7 @@ class TwoSizes:
         ]
 
     def batch_ended(self) -> None:
-        """Pair the waiting coarse stores, oldest first; the newest that are left wait on."""
+        """Pair the waiting coarse stores, oldest first; the newest of those left keep waiting."""
         self._no_depth.clear()
         self._hopeless.clear()
         self.coarse_stores = _newest([store for store in self.coarse_stores if not self._paired(store)])
@@ -212,9 +212,9 @@ class TwoSizes:
         self._forget_contents()
 
     def shed(self, blocks: int) -> int:
-        """Drop at least so many fine blocks that nothing covers, if there are: those announced first.
+        """Drop at least `blocks` uncovered fine blocks, if there are so many: those announced longest ago.
 
-        Those announced at the same time as the last of them go too. Return how many went.
+        Those announced at the same time as the last of them go, too. Return how many went.
         """
         announced = sorted(fine.announced for fine in self.fine.values() if not fine.covered_by)
         if not announced:
@@ -234,7 +234,7 @@ class TwoSizes:
         self.tokens_owed -= taken_back
 
     def _link(self, store: Store) -> None:
-        """Each fine block follows the one before it; a position that is known stays."""
+        """Chain each fine block of a store to the one before it; a position that is known stays."""
         parent = store.parent
         for one in store.hashes:
             if one in self.fine and self.fine[one].depth is None:
@@ -260,7 +260,7 @@ class TwoSizes:
         return None
 
     def _back(self, tail: int, length: int) -> list[int] | None:
-        """Return so many fine blocks from `tail` towards the start; None if one is missing or comes twice."""
+        """Return `length` fine blocks from `tail` towards the start; None if one is missing or repeats."""
         chain: list[int] = []
         seen: set[int] = set()
         at: int | None = tail
@@ -273,7 +273,7 @@ class TwoSizes:
         return chain
 
     def _paired(self, store: Store) -> bool:
-        """Cover what the blocks of a coarse store hold; return whether that is known."""
+        """Cover the fine blocks that a coarse store holds; return whether they are known."""
         tails = self._tails_known(store)
         if not tails:
             coarse_parent = None if store.parent is None else self.coarse.get(store.parent)
@@ -290,7 +290,7 @@ class TwoSizes:
         return bool(tails)
 
     def _tails_known(self, store: Store) -> list[int]:
-        """The blocks have hashes of fine blocks themselves, or another copy of them was paired."""
+        """Return tails if all blocks have the hashes of fine blocks, or had a copy that was paired."""
         tails: list[int] = []
         for one in store.hashes:
             coarse = self.coarse.get(one)
@@ -301,7 +301,7 @@ class TwoSizes:
         return tails
 
     def _tails_in(self, store: Store, fine_store: Store, before: int | None) -> list[int]:
-        """A fine block of this store, the last that fits, ends the coarse store.
+        """Return tails if a block of the fine store ends the coarse store: the last one that fits.
 
         It fits if nothing covers it, if it ends a coarse block, and if as many fine blocks as the coarse
         store holds lead back to the start of the sequence (no coarse parent), or to the end of what the
@@ -342,7 +342,7 @@ class TwoSizes:
             self.coarse[one].covers.append(part)
 
     def _uncover(self, one: int, coarse: Coarse) -> None:
-        """Fine blocks that only this coarse block covered leave with it."""
+        """Drop the fine blocks that only this coarse block covered: they leave with it."""
         for part in coarse.covers:
             fine = self.fine.get(part)
             if fine is not None and one in fine.covered_by:

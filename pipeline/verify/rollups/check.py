@@ -1,8 +1,8 @@
 """Compares minutes and hours with the ten-second rows, while a worker may still be writing both.
 
-A worker recomputes a period up to `worker.rollup_seconds` after it wrote ten-second rows there. So a row of a
-minute or hour is right if it follows from the ten-second rows as any look of this comparison saw them. Before
-it writes them it notes their minutes in `rollups_due`, so that what is late is known to be.
+A worker recomputes a period up to `worker.rollup_seconds` after it wrote ten-second rows there. So the row of
+a minute or hour is right if it follows from the ten-second rows as seen at any look of this comparison.
+Workers note the minutes in `rollups_due` before they write ten-second rows, so late rollups are recognised.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ CHANGING = "its ten-second rows were written during the comparison"
 DUE = "no worker has recomputed it since its ten-second rows were written"
 _LOOK_AGAIN_SECONDS = 0.5
 PATIENCE_WITH_OPEN = 3.0
-"""Times the patience for periods that are not over: their ten-second rows change every second, so on a busy
-machine no look may see those that a worker made its row from. It makes another one soon."""
+"""Factor of the patience for periods that are not over: their ten-second rows change every second, so on a
+busy machine no look may see the very ones that a worker computed from. It recomputes soon."""
 
 _BY_ROW = (OccupancyRow, FlowRow, StreamHealthRow, FillsRow, RedundancyRow, CapacityCurveRow)
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -34,7 +34,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     },
     "hot_prefixes": ("window", "hash_domain", "model", "group_idx"),
 }
-"""Name that a table and its rollups begin with, and what names a row of these; shards are added up there."""
+"""By the prefix of the names of a table and its rollups: key columns of the rollups, which add up shards."""
 PERIODS = {"1m": timedelta(minutes=1), "1h": timedelta(hours=1)}
 _DAY = timedelta(days=1)
 
@@ -50,13 +50,13 @@ class Rollups(Protocol):
     """The tables of minutes and hours, as `statements.StoredRollups` has them."""
 
     def rows_by_day(self, name: str, per: str, begin: datetime) -> dict[datetime, int]:
-        """Return the days from `begin` on that have any rows, and how many are of minutes or hours."""
+        """Return the days from `begin` on that have any rows, and how many rollup rows each has."""
 
     def differing(self, name: str, per: str, begin: datetime, end: datetime) -> Iterable[dict[str, Any]]:
-        """Give the rows that are only in the table, or only `computed`."""
+        """Return the rows that are only in the table, or only `computed`."""
 
     def minutes_due(self) -> Iterable[tuple[str, datetime]]:
-        """Give the minutes, by the name that their tables begin with, that are to be recomputed."""
+        """Return the minutes that are to be recomputed, as (prefix of their tables' names, start)."""
 
 
 def check_rollups(
@@ -73,7 +73,7 @@ def check_rollups(
 
     What does not follow from its ten-second rows is looked at again until `patience` seconds after the first
     look at its table, PATIENCE_WITH_OPEN times as long where no period is over. It differs then if its
-    period was over, its ten-second rows stayed the same for all that time, and nobody has noted that it is
+    period was over, its ten-second rows stayed the same for all that time, and no worker has it noted as
     due. It is late otherwise.
     """
     rollups = [_Rollup(tables, name, per, oldest) for name in FAMILIES for per in PERIODS]
@@ -87,7 +87,7 @@ def check_rollups(
         for rollup in waiting:
             last[rollup] = clock()
             rollup.look_again()
-    # Rows that any look saw were noted before; what was recomputed before this is seen by one more look.
+    # All rows seen so far were noted before; one more look sees what was recomputed before this query.
     due = {*tables.minutes_due()} if any(rollup.pending for rollup in rollups) else set()
     for rollup in rollups:
         rollup.look_again()
@@ -99,11 +99,11 @@ class _Pending:
 
     def __init__(self, wanted: _Columns, has: _Columns) -> None:
         self.seen = [wanted]
-        """What its ten-second rows gave at each look, as often as that changed."""
+        """What its ten-second rows gave, each time that it changed from one look to the next."""
         self.has = has
 
     def look(self, wanted: _Columns, has: _Columns) -> bool:
-        """Take up another look; return whether the row follows from this or an earlier one."""
+        """Note another look; return whether the row follows from this or an earlier one."""
         if wanted != self.seen[-1]:
             self.seen.append(wanted)
         self.has = has
@@ -132,7 +132,7 @@ class _Rollup:
         self.pending = {key: _Pending(wanted.get(key), has.get(key)) for key in {**wanted, **has}}
 
     def look_again(self) -> None:
-        """Look at the periods that are pending; those that are right now are so no more."""
+        """Look at the pending periods again, and drop those that are right by now."""
         if not self.pending:
             return
         wanted, has = self._read({start_of_period(window, _DAY) for window, *_ in self.pending})
@@ -141,7 +141,7 @@ class _Rollup:
                 del self.pending[key]
 
     def worth_waiting(self, patience: float) -> float:
-        """Return for how many seconds to look again in all."""
+        """Return for how many seconds after the first look to keep looking."""
         if not self.pending:
             return 0.0
         return patience if any(map(self._over, self.pending)) else PATIENCE_WITH_OPEN * patience
@@ -150,7 +150,7 @@ class _Rollup:
         return self._began is not None and bool(key[0] + self._length <= self._began)
 
     def finish(self, findings: Findings, due: Set[tuple[str, datetime]]) -> None:
-        """Say what of the pending periods differs, and what is late."""
+        """Report which of the pending periods differ, and which are late."""
         due_here = {start_of_period(minute, self._length) for name, minute in due if name == self._name}
         late = 0
         for key, pending in self.pending.items():
@@ -168,7 +168,7 @@ class _Rollup:
         findings.compared[self._table] += self._rows - late
 
     def _read(self, days: Iterable[datetime]) -> tuple[_Periods, _Periods]:
-        """Return what the ten-second rows of some days give and the table does not say, and the reverse."""
+        """Return what only the ten-second rows of these days give, and what only the table has."""
         has: _Periods = {}
         wanted: _Periods = {}
         for day in sorted(days):

@@ -1,7 +1,7 @@
-"""Minutes and hours beside what the statements that write them make of the ten-second rows, in ClickHouse.
+"""Compares minutes and hours, in ClickHouse, with what the workers' own statements compute for them.
 
-No worker decides on anything in these rows: they are sums of rows that are recounted from the log. Tests hold
-the statements against sums of their own.
+Workers decide nothing in these rows: they are sums of rows that are recounted from the log. Tests compare the
+statements with sums of their own.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _RANGE = "window >= {from:DateTime('UTC')} AND window < {to:DateTime('UTC')}"
 
 
 class Database(Protocol):
-    """Where the rows are."""
+    """The database that has the rows."""
 
     def asked(self, statement: str, parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the rows of a statement, in which `{database}` is the database."""
+        """Yield the rows of a statement, in which `{database}` is the database."""
 
     def minutes_due(self) -> Iterable[tuple[str, datetime]]:
-        """Give the minutes, by the name that their tables begin with, that are to be recomputed."""
+        """Return the minutes that are to be recomputed, as (prefix of their tables' names, start)."""
 
 
 class StoredRollups:
@@ -38,7 +38,7 @@ class StoredRollups:
         self.minutes_due = database.minutes_due
 
     def rows_by_day(self, name: str, per: str, begin: datetime) -> dict[datetime, int]:
-        """Return the days from `begin` on that have any rows, and how many are of minutes or hours."""
+        """Return the days from `begin` on that have any rows, and how many rollup rows each has."""
         statement = f"""
             SELECT day, sum(rows) AS rows
             FROM
@@ -53,9 +53,9 @@ class StoredRollups:
         return {row["day"]: row["rows"] for row in self._database.asked(statement, {"from": begin})}
 
     def differing(self, name: str, per: str, begin: datetime, end: datetime) -> Iterator[dict[str, Any]]:
-        """Give the rows of periods from `begin` to before `end` that are not both in the table and computed.
+        """Yield the rows of periods from `begin` to before `end` that are only in the table or only computed.
 
-        `computed` says which of these a row is.
+        `computed` says which of the two.
         """
         parameters = {"from": begin, "to": end, "version": 0}
         return self._database.asked(_differing(name, per), parameters)
@@ -65,7 +65,7 @@ def _differing(name: str, per: str) -> str:
     columns = ", ".join(column for column in _columns(f"{name}_{per}") if column != "version")
     computed = _computed(f"{name}_{per}")
     if per == "1h":
-        # Of minutes that are as they must be, whatever the table of minutes says.
+        # Compute from correct minutes, whatever the table of minutes says.
         minutes = f"({_computed(f'{name}_1m')}) AS fine"
         computed = computed.replace(f"{{database}}.{name}_1m AS fine FINAL", minutes)
     # The table comes first: it may be older than the ten-second rows, never newer.
@@ -82,7 +82,7 @@ def _differing(name: str, per: str) -> str:
 
 
 def _computed(table: str) -> str:
-    """Return what computes all periods of a range, with the names and types that the table has."""
+    """Return the statement that computes all periods of a range, with the table's column names and types."""
     select = _OF_SOME_PERIODS.sub("", _statement(table)["select"])
     return f"SELECT {', '.join(_columns(table))} FROM {{database}}.{table} WHERE 0 UNION ALL {select}"
 

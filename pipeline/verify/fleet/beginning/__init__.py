@@ -1,1 +1,1 @@
-"""What a shard held where its log begins, if that is not where everything began."""
+"""What a shard held where its log begins, if retention has removed what came before."""

@@ -1,7 +1,7 @@
 """What the fleet agent's checkpoint says of a shard: who holds which blocks, and their chains.
 
-The recount believes this only of blocks that no record of the log names any more (`undoing.py`), and of
-chains (`../prefixes.py`).
+The recount uses this only for blocks that no record still in the log names (`undoing.py`), and for chains
+(`../prefixes.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAIR_COLUMNS = "QIHH"
 _WAITING_COLUMNS = "dQdqQQIiHHB"
 """When it counts, key, event time, tokens stored, root, run, size, piece, depth, lineage, kind."""
 _WAITING_PIECE_COLUMNS = "HHBBQiidBBqIQB"
-"""Source, life, bit of the medium, and eleven more: the last but two is the number of the hash domain, the
+"""Source, session, bit of the medium, and eleven more: the last but two is the number of the hash domain, the
 last but four whether the source receives KV."""
 
 
@@ -69,7 +69,7 @@ Pools = dict[Pool, dict[int, HeldBlock]]
 
 @dataclass
 class Saved:
-    """A checkpoint, as far as the recount wants it."""
+    """A checkpoint, as far as the recount needs it."""
 
     next_offset: int
     """Records before it are in the checkpoint."""
@@ -81,7 +81,7 @@ class Saved:
     chains: dict[tuple[Space, int], Chain] = field(default_factory=dict)
     """Of blocks that are held or remembered, where they are known."""
     undecided: FleetUndecided = field(default_factory=FleetUndecided)
-    """Changes that wait until it is known whether their source receives KV; `held` is as behind them."""
+    """Changes that wait until it is known whether their source receives KV; `held` includes them."""
 
 
 def saved_in(latest: Mapping[bytes, bytes], shard: int, shards: int) -> Saved | None:
@@ -114,7 +114,7 @@ def _tables(head: FleetHead, latest: Mapping[bytes, bytes]) -> dict[str, list[by
 
 
 def _rows(columns: list[bytes], kinds: str) -> Iterator[tuple[Any, ...]]:
-    """Give the rows of packed columns, of which `kinds` are the types in the letters of `struct`."""
+    """Yield the rows of packed columns, of which `kinds` are the types in the letters of `struct`."""
     unpacked = [
         struct.unpack(f"<{len(column) // struct.calcsize(f'<{kind}')}{kind}", column)
         for column, kind in zip(columns, kinds, strict=True)
@@ -164,7 +164,7 @@ class _Reader:
         self._read_undecided(saved)
 
     def _read_undecided(self, saved: Saved) -> None:
-        """Take in changes of which it is not known whether their source receives KV, as if it did not."""
+        """Apply the changes of sources of which it is unknown whether they receive KV, as if they did not."""
         if "undecided" not in self._tables:
             return
         saved.undecided = msgspec.msgpack.decode(self._tables["undecided"][0], type=FleetUndecided)
@@ -184,7 +184,7 @@ class _Reader:
                 saved.clock = max([saved.clock, *columns.times])
 
     def _read_waiting(self, saved: Saved) -> None:
-        """Take in changes that came before the checkpoint and count later."""
+        """Apply the changes that came before the checkpoint and count later."""
         pieces = [*_rows(self._tables.get("waiting_pieces", [b""] * 14), _WAITING_PIECE_COLUMNS)]
         waiting = sorted(_rows(self._tables.get("waiting", [b""] * 11), _WAITING_COLUMNS), key=itemgetter(0))
         for _, key, at, _, root, _, size, piece, depth, lineage, kind in waiting:

@@ -1,4 +1,4 @@
-"""Reads what a compacted topic last said under each key of a partition."""
+"""Reads the last value of each key in a partition of a compacted topic."""
 
 from __future__ import annotations
 

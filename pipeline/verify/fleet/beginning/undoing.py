@@ -1,8 +1,8 @@
-"""What a shard held where its log begins: what the fleet agent saved later, with the log undone.
+"""What a shard held where its log begins: a later checkpoint of the fleet agent, with the log undone.
 
 A change of residency can be undone, because it is a real one: what was filled was not there before, and what
-left was. So going backwards through the log gives what was held before its first record. Of all that, only
-blocks which no record names are taken from the checkpoint; of the others the log itself tells.
+left was. So going backwards through the log gives what was held before its first record. The checkpoint only
+contributes blocks that no record names; all others follow from the log itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from schemas.fleet_checkpoints import FleetUndecided
 from schemas.residency import FILLS, ResidencyRecord, SourceChanges
 
 AT_ONCE = 1000
-"""Offsets that are read forward, to be undone backward."""
+"""Offsets to read forward at a time, before their records are undone backward."""
 UNKNOWN = "it is not known what was held where the log of the fleet begins"
 NO_CHECKPOINT = "the fleet agent has no checkpoint yet"
 TOO_OLD = "its checkpoint is older than the log"
@@ -39,7 +39,7 @@ class Beginning:
     """What is known of a shard before the first record of its log."""
 
     since: float = -math.inf
-    """Latest event time of what came before; figures of windows behind it can be known."""
+    """Latest event time of what came before; figures of later windows can be known."""
     held: Pools = field(default_factory=dict)
     saved_offset: int = 0
     """Records from here on come after the checkpoint."""
@@ -60,22 +60,22 @@ class Undoing:
     """Goes backwards through the records of a shard."""
 
     def __init__(self, saved: Saved | None) -> None:
-        """Begins with what was saved; None if nothing is known of the end."""
+        """Begin with what was saved; None if nothing is known of the end."""
         self.held: Pools = saved.held if saved is not None else {}
         self.changes = 0
         """As the fleet agent counts them."""
         self.latest = -math.inf
-        """Event time."""
+        """Latest event time."""
         self.contradictions = 0
-        """Changes to what was not as they leave it."""
+        """Changes that cannot be undone, as the state is not what they lead to."""
         self._decided: dict[tuple[str, int, int], bool] = {}
-        """Whether sessions of sources receive KV, as the entry behind says."""
+        """Whether sessions of sources receive KV, as the next entry in the log says."""
         undecided = saved.undecided if saved is not None else FleetUndecided()
         self._waiting = [*undecided.changes]
         self._given_up = {*undecided.given_up}
 
     def undo(self, record: ResidencyRecord) -> None:
-        """Undo a record; the ones behind it are undone."""
+        """Undo a record, after all those that follow it."""
         for said in reversed(record.sources):
             of = said.replica, said.dp_rank, said.incarnation
             receives = self._decided.get(of, False) if said.undecided else said.receives
@@ -108,7 +108,7 @@ class Undoing:
         return changes
 
     def beginning(self, saved: Saved | None, *, written_at: float | None, ahead: float) -> Beginning:
-        """Return what is known of the beginning, where all is undone that is in the checkpoint.
+        """Return what is known of the beginning, once all that is in the checkpoint was undone.
 
         `written_at`: when the first record was written, None if there is none. `ahead`: seconds by which
         receipts may be ahead of the log's time, and engines' timestamps of receipts. Raises BeginningUnknown.
@@ -127,7 +127,7 @@ class Undoing:
             raise BeginningUnknown(CONTRADICTED)
         since = saved.clock
         if written_at is not None and self.latest >= saved.clock:
-            # A life that ends does so at the end of a window.
+            # A session that ends does so at the end of a window.
             since = min(written_at + 2 * ahead + WINDOW, saved.clock)
         undecided = FleetUndecided([*self._given_up], self._waiting)
         return Beginning(since, self.held, saved.next_offset, saved.clock, saved.chains, undecided)
