@@ -19,14 +19,14 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True)
 class _Judged(Generic[_Record]):
-    """Records that came together, read and judged; the state knows nothing of them yet."""
+    """Records that came together, read and judged but not yet applied."""
 
     accepted: list[tuple[int, _Record]]
     """In order of their first offsets."""
     refused: dict[int, RecordRefused]
     """By place."""
     alone: set[int]
-    """Places of the refused, and of those that nothing before and behind them may be read as one with."""
+    """Places of the refused, and of those across which other records may not be read as one."""
 
 
 class Applier(Generic[_Record]):
@@ -43,7 +43,7 @@ class Applier(Generic[_Record]):
     ) -> None:
         """`set_aside` gets the records that the state does not; `repeated` counts those that came again."""
         self.applied = 0
-        """Records, since somebody set this to 0."""
+        """Records applied since the caller set this to 0."""
         self._reader = reader
         self._state = state
         self._partition = partition
@@ -77,7 +77,7 @@ class Applier(Generic[_Record]):
         if not judged.alone:
             self._apply(judged.accepted, count=len(several))
             return
-        # What comes before such a record and behind it must not be read as one.
+        # What comes before such a record and after it must not be read as one.
         decoded = dict(judged.accepted)
         begin = 0
         for at in sorted(judged.alone):
@@ -118,12 +118,12 @@ class Applier(Generic[_Record]):
         return _Judged(accepted, refused, {*refused, *ahead.unknown})
 
     def _refusal(self, record: _Record) -> RecordRefused | None:
-        """Return why the state must not have a record, which nothing that it holds has a say in."""
+        """Return why the state must not get a record, which does not depend on what it holds."""
         reason = self._state.refusal(record)
         return reason and RecordRefused(reason, NOT_APPLICABLE, self._reader.sources_of(record))
 
     def _apply(self, accepted: Sequence[tuple[int, _Record]], *, count: int) -> None:
-        """Apply records, `count` of them with all that are read as one."""
+        """Apply records; `count` says how many they were before some were read as one."""
         if not accepted:
             return
         try:

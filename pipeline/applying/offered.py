@@ -17,11 +17,11 @@ class Offered(NamedTuple):
     headers: Sequence[tuple[str, bytes]] = ()
     key: bytes | None = None
     written_at: float = 0.0
-    """Seconds since the epoch, as the broker has it; 0 or less where it does not know."""
+    """The broker's time of it, in seconds since the epoch; 0 or less where it has none."""
 
 
 def offered(records: Sequence[Any]) -> list[Offered]:
-    """Return records of aiokafka, as it reads them or as it gives them to users."""
+    """Convert records of aiokafka, either as it parses them or as it hands them to users."""
     if not records:
         return []
     offsets, values, headers, keys, times = zip(*map(_fields, records), strict=True)

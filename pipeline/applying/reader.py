@@ -15,22 +15,22 @@ _Record = TypeVar("_Record")
 
 @dataclass(frozen=True)
 class Ahead(Generic[_Record]):
-    """What was read of several records at once; places are those of the records among them."""
+    """What was read of several records at once; a place is a record's index among them."""
 
     records: Sequence[tuple[int, _Record]]
     """First offsets, and what was read: of a record, or of several that are read as one."""
     others: Sequence[int]
     """Places of the records that must be decoded, in order."""
     unknown: Collection[int] = ()
-    """Places of those before and behind which nothing may be read as one: nobody knows whose they are."""
+    """Places of those across which other records may not be read as one, as nobody knows their source."""
 
 
 class Reader(ABC, Generic[_Record]):
-    """Reads a topic; what it makes of a record is what states of this topic apply."""
+    """Reads the records of a topic into what states of this topic apply."""
 
     topic: str
     contiguous: ClassVar[bool]
-    """The topic's producers are not transactional, so its offsets have no holes."""
+    """Whether offsets have no holes, as the topic's producers are not transactional."""
 
     def ahead(self, offered: Sequence[Offered]) -> Ahead[_Record]:
         """Read several records at once, and leave some to `decode`: all of them, if nothing is faster."""

@@ -1,4 +1,4 @@
-"""Where a state goes on that a checkpoint gave: meanwhile the log may have lost its beginning."""
+"""Where a state restored from a checkpoint continues: meanwhile the log may have lost its beginning."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def go_on(
     lost: Callable[[int], None],
     markers: int = 0,
 ) -> None:
-    """Let a state begin at the oldest record there is; say what retention removed since its checkpoint.
+    """Let a state continue, at the oldest record at the earliest; report what retention removed before.
 
-    `fresh`: there was no checkpoint. `markers`: how many offsets behind the last record applied are certainly
-    none of a record. `lost` counts the records removed. Raises CheckpointAhead where the log ends before.
+    `fresh`: there was no checkpoint. `markers`: how many offsets after the last record applied certainly hold
+    no record. `lost` counts the records removed. Raises CheckpointAhead where the log ends before.
     """
     if state.known_to > end:
         raise CheckpointAhead(topic, partition, state.known_to, end)

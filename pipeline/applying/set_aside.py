@@ -1,4 +1,4 @@
-"""Records of one partition that cannot be applied: counted, and told of at a limited rate."""
+"""Records of one partition that cannot be applied: counted, and logged at a limited rate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pipeline.kafka.refusal import RecordRefused
 from schemas.reasons import SetAsideReason
 
 DETAIL_CHARACTERS = 200
-"""Told of what is wrong with a record."""
+"""Characters that are logged of what is wrong with a record."""
 
 _log = structlog.get_logger(__name__)
 
 
 class SetAside:
-    """Tells of the records that one partition sets aside."""
+    """Counts and logs the records that one partition sets aside."""
 
     def __init__(self, topic: str, partition: int, count: Callable[[SetAsideReason], None]) -> None:
         """`count` counts one, by its reason."""
@@ -28,7 +28,7 @@ class SetAside:
         self._limiter = LogLimiter()
 
     def add(self, offered: Offered, refused: RecordRefused) -> None:
-        """Set a record aside."""
+        """Count and log a record that is set aside."""
         self._count(refused.reason)
         if (suppressed := self._limiter.admit(refused.reason)) is not None:
             _log.error(

@@ -1,4 +1,4 @@
-"""What an agent, or the index, keeps of one partition of a topic."""
+"""The state that an agent, or the index, keeps of one partition of a topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.rows import Row
 
 
 class Cut(Protocol):
-    """One consistent checkpoint of a state, as far as every agent has it."""
+    """One consistent checkpoint of a state, as far as all agents have the same."""
 
     @property
     def next_offset(self) -> int: ...
@@ -48,7 +48,7 @@ class State(ABC, Generic[_Record, _Cut]):
 
     @abstractmethod
     def apply_all(self, records: Sequence[tuple[int, _Record]]) -> None:
-        """Apply records, in order of their first offsets, which `refusal` has nothing against."""
+        """Apply records that `refusal` accepts, in order of their first offsets."""
 
     @abstractmethod
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
@@ -56,13 +56,13 @@ class State(ABC, Generic[_Record, _Cut]):
 
     @abstractmethod
     def skip_removed(self, beginning: int) -> None:
-        """Go on at `beginning`: the records before it that were not applied are gone."""
+        """Continue at `beginning`: the records before it that were not applied are gone."""
 
     @abstractmethod
     def cutting(self, now: float, heard_to: float) -> Steps[_Cut]:
         """Cut at wall clock `now`, in steps between which nothing may be applied.
 
-        What says nothing is known to be as it is up to `heard_to`.
+        What is silent is known to be unchanged up to `heard_to`.
         """
 
     @abstractmethod
@@ -70,37 +70,37 @@ class State(ABC, Generic[_Record, _Cut]):
         """Return how many sources were forgotten since the last call."""
 
     def errand(self, now: float) -> Callable[[], None] | None:
-        """Return what would hold a cut at `now` up, to be done beside the loop before; None if nothing would.
+        """Return work that would delay a cut at `now`, to be done in a thread before; None if there is none.
 
         Nothing may be applied or cut meanwhile.
         """
         return None
 
-    # What only some states have anything to say of.
+    # What only some states need.
 
     def announced(self, offset: int) -> None:
-        """Learn, without a checkpoint, that a former owner committed what follows up to `offset`."""
+        """Learn, without a checkpoint, that a former owner committed everything before `offset`."""
         return
 
     @property
     def known_to(self) -> int:
-        """Return the offset before which the log had records that this state, or its checkpoint, is of."""
+        """Return how far the log must reach: this state, or its checkpoint, rests on all records before."""
         return self.next_offset
 
     def leaves(self) -> None:
-        """Learn, before the last cut, that somebody else goes on from it."""
+        """Learn, before the last cut, that another worker continues from it."""
         return
 
     def read_to(self, time: float) -> None:
-        """Learn, before a cut, up to which time in the log the partition is read."""
+        """Learn, before a cut, up to which log time the partition is read."""
         return
 
     def troubles(self) -> Mapping[str, int]:
-        """Return how many sources have which trouble."""
+        """Return how many sources have each kind of trouble."""
         return {}
 
     def take_left_out(self) -> Iterable[tuple[SourceName, Mapping[LimitReason, int]]]:
-        """Return how many events of which source limits kept out, by reason, since the last call."""
+        """Return for each source how many events limits kept out, by reason, since the last call."""
         return ()
 
     def take_without_content(self) -> Mapping[WithoutContent, int]:

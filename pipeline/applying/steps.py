@@ -1,4 +1,4 @@
-"""Work in steps, between which others may have their turn."""
+"""Work in steps, between which other work may run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Steps = Generator[None, None, _Result]
 
 
 def at_once(steps: Steps[_Result]) -> _Result:
-    """Take all steps; return what comes of them."""
+    """Run all steps and return their result."""
     while True:
         try:
             next(steps)

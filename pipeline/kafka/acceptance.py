@@ -1,7 +1,7 @@
 """Whether a decoded record may be applied, as far as the record alone shows.
 
-Types of `schemas` bound every number and name; what is here no type can say. The agents ask before they
-change anything, and the recount asks the same, so that both leave out the same records.
+Types of `schemas` bound every number and name; here is what no type can express. The agents check it before
+they change anything, and the recount checks the same, so that both leave out the same records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def accepted_choice(value: bytes | None, headers: Headers, key: bytes | None) ->
 
 
 def require_time_of_the_log(record: ChoiceRecord, written_at: float) -> None:
-    """Raise RecordRefused where a choice is of another day than its record: rows lie by day, few at a time.
+    """Raise RecordRefused where a choice is more than a day from its record: its table is partitioned by day.
 
     `written_at`: the log's time of the record, in seconds since the epoch; 0 or less where it has none.
     """
@@ -55,12 +55,12 @@ def require_time_of_the_log(record: ChoiceRecord, written_at: float) -> None:
 
 
 def events_source(record: EventsRecord) -> tuple[SourceName, ...]:
-    """Return the source that a record is of."""
+    """Return the source of a record."""
     return (SourceName(record.replica, record.dp_rank),)
 
 
 def is_misplaced(record: EventsRecord, partition: int, partitions: int) -> bool:
-    """Return whether a record is in another partition of the events topic than all others of its replica."""
+    """Return whether a record is not in the partition of the events topic that its replica belongs in."""
     return partition_of(record.replica, partitions) != partition
 
 
@@ -126,5 +126,5 @@ def is_even(changes: ResidencyChanges) -> bool:
 
 
 def are_decisions(decisions: Decisions) -> bool:
-    """Return whether each run was decided on."""
+    """Return whether there is a decision for each run, 0 or 1."""
     return len(decisions.runs) == 8 * len(decisions.known) and not decisions.known.translate(None, b"\0\1")

@@ -34,7 +34,7 @@ class Loaded:
     end: int
     """Offset after its newest record."""
     topics: Mapping[str, str] = field(default_factory=dict)
-    """Ids of the topics that the state is of, by name; those that are not known are missing."""
+    """Ids, by name, of the topics that the state belongs to; those that are not known are missing."""
 
 
 async def load(
@@ -42,7 +42,7 @@ async def load(
 ) -> AsyncGenerator[tuple[int, Loaded], None]:
     """Yield what each partition's last checkpoint saved, one partition after the other.
 
-    Call it when the partitions' logs are open.
+    Call it when the partitions' checkpoint logs are open: former owners are fenced then.
 
     Raises KafkaUnavailable, TopicMissing, TopicHidden, CertificateUnreadable, CheckpointUnreadable.
     """
@@ -50,7 +50,7 @@ async def load(
         isolation_level="read_committed",
         enable_auto_commit=False,
         max_partition_fetch_bytes=_FETCH_BYTES,
-        # A partition waits for the fetch that is still out at the end of the one before.
+        # A partition waits for the fetch that is still in flight from the one before.
         fetch_max_wait_ms=_FETCH_WAIT_MS,
         request_timeout_ms=_REQUEST_TIMEOUT_MS,
         **client_options(kafka),

@@ -19,20 +19,20 @@ _REQUEST_TIMEOUT_MS = 10_000
 
 @dataclass(frozen=True)
 class Committed:
-    """The offset of a group in a partition; the same as before if nobody else committed since."""
+    """The committed offset of a group in a partition; equal to an earlier one if nobody committed since."""
 
     offset: int = 0
     """0 if there was none."""
     note: str = ""
-    """What was committed with it; of transactions here, who wrote them."""
+    """What was committed with it; by transactions here, who wrote them."""
 
 
 async def committed_before(
     kafka: Kafka, group: str, topic: str, partitions: Sequence[int]
 ) -> dict[int, Committed]:
-    """Return what was committed last of each partition.
+    """Return what was committed last for each partition.
 
-    It outlives the checkpoints of its transaction, and goes with the topic. Raises KafkaUnavailable.
+    It outlives the checkpoints of its transaction, but not the topic. Raises KafkaUnavailable.
     """
     places = [TopicPartition(topic, number) for number in partitions]
     admin = AIOKafkaAdminClient(request_timeout_ms=_REQUEST_TIMEOUT_MS, **client_options(kafka))

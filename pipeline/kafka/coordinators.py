@@ -1,4 +1,4 @@
-"""Requests to the broker that keeps a consumer group, or the transactions of an id."""
+"""Requests to the broker that coordinates a consumer group, or the transactions of an id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from connectors.kafka.private import ask_node
 _TYPES = {"group": 0, "transactional id": 1}
 _TRIES = 50
 _AGAIN_SECONDS = 0.2
-"""A broker that starts loads what it keeps first, and makes the topic for it when it meets the first one."""
+"""A new broker loads what it coordinates first, and creates the topic for that at the first request."""
 
 
 async def asked(
@@ -37,7 +37,7 @@ async def asked(
             continue
         answer = await ask_node(admin, coordinator, request)
         error_kind: type[Exception] = for_code(answer.error_code)
-        # Of all coordinators, not only those of groups.
+        # Any coordinator gives these answers, not only those of groups.
         if error_kind not in (GroupLoadInProgressError, NotCoordinatorForGroupError):
             return error_kind
         await asyncio.sleep(_AGAIN_SECONDS)

@@ -1,11 +1,11 @@
-"""Copies the log of other topics of kvlens, which have another number of partitions: each record once.
+"""Copies the events topic of another prefix, which has another number of partitions: each record once.
 
-A replica's records stay in their order. They were in one partition as long as the old topic had one number of
-partitions; it may have got more of them since, so all partitions are read together (`whole_log.py`), and a
-record is right that was where its key was with any number that the topic can have had. What was
-copied is known after a kill, too: offsets are committed in the new group once a chunk is acknowledged, and
-each record of the chunk that was under way has a header that says where it came from. No transaction is
-needed, whose aborted records readers of the events topic would see.
+A replica's records stay in their order. They are in one partition unless the old topic got more partitions
+since; so all partitions are read together (`whole_log.py`), and a record counts as well placed if its key
+belonged there with any number of partitions that the topic can have had. What was copied is known after a
+kill, too: offsets are committed in the new group once a chunk is acknowledged, and each record of the chunk
+in flight has a header that says where it came from. Transactions are not needed; readers of the events topic
+would see their aborted records.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CopyTooLate(PipelineError):
 
 
 async def copy_events(settings: Settings, prefix: str, say: Callable[[str], None]) -> Copied:
-    """Copy the events topic of another prefix, as far as it reaches now, and goes on where a copy ended.
+    """Copy the events topic of another prefix up to its present end, from where an earlier copy ended.
 
     `say` gets a line for each partition. Raises CopyTooLate, TopicMissing, TopicHidden, RightMissing,
     GroupRefused, LoginRefused, CertificateUnreadable and KafkaUnavailable.
@@ -90,7 +90,7 @@ async def _opened(settings: Settings, prefix: str) -> AsyncIterator[_Copy]:
     reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **options}
     async with (
         started_consumer(max_partition_fetch_bytes=_FETCH_BYTES, **reading) as consumer,
-        # Of its own, as aiokafka's coordinator gives up when partitions are assigned anew while it looks.
+        # A consumer of its own: aiokafka's coordinator gives up if partitions are assigned anew meanwhile.
         started_consumer(group_id=group, **reading) as commits,
     ):
         found = await topic_metadata(client_of(consumer), (old, new, positions))
@@ -134,7 +134,7 @@ class _Copy:
         self._misplaced = 0
         self._first_misplaced = ""
         self._under_way: set[bytes] = set()
-        """Where records came from that a copy which was killed may have sent without committing them."""
+        """Origins of records that a killed copy may have sent without committing them."""
 
     async def run(self, say: Callable[[str], None]) -> Copied:
         self._under_way = await self._newest()
@@ -164,7 +164,7 @@ class _Copy:
         )
 
     async def _copy(self, chunk: Sequence[Any]) -> list[int]:
-        """Return the partitions of the records that were copied, without those that already had been."""
+        """Copy a chunk, except what was copied before; return the old partition of each record copied."""
         placed = [record for record in chunk if self._is_placed(record)]
         new = [record for record in placed if _origin(record) not in self._under_way]
         await asyncio.gather(*[await self._send(record) for record in new])
@@ -181,7 +181,7 @@ class _Copy:
 
     async def _send(self, record: Any) -> asyncio.Future[Any]:
         place = self._new[partition_of_key(record.key or b"", len(self._new))]
-        # What it was copied from before says nothing any more.
+        # The origin in an earlier copy means nothing any more.
         headers = [(name, value) for name, value in record.headers if name != COPIED_FROM]
         sent: asyncio.Future[Any] = await self._producer.send(
             place.topic,
@@ -193,7 +193,7 @@ class _Copy:
         return sent
 
     async def _newest(self) -> set[bytes]:
-        """Return where the newest records of the new topic came from: at least all that were sent last."""
+        """Return the origins of the newest records of the new topic: at least all of the last chunk."""
         ends = await self._consumer.end_offsets(self._new)
         begins = await self._consumer.beginning_offsets(self._new)
         newest = {place: (max(begins[place], end - CHUNK_RECORDS), end) for place, end in ends.items()}
@@ -204,9 +204,9 @@ class _Copy:
 
 
 def was_placed(key: bytes, partition: int, partitions: int) -> bool:
-    """Tell whether a record can have been right when it was written; its topic has so many partitions by now.
+    """Return whether a record can have been well placed when written; its topic now has `partitions`.
 
-    Topics only grow, and a topic that had this partition had more than its number.
+    Topics only grow, and a topic that had this partition had more partitions than its number.
     """
     return any(partition_of_key(key, count) == partition for count in range(partition + 1, partitions + 1))
 

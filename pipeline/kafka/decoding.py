@@ -1,4 +1,4 @@
-"""Kafka record values to structs, by their `content-type` header."""
+"""Decodes Kafka record values to structs, by their `content-type` header."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Record = TypeVar("_Record")
 def decode_events(value: bytes | None, headers: Headers, key: bytes | None = None) -> EventsRecord:
     """Return the record; MessagePack unless the header says JSON. Raises RecordRefused.
 
-    Of a record that does not decode, what names its source may: its own fields, or else its key.
+    The source of a record that does not decode is still read from its fields, or else from its key.
     """
     is_json = _is_json(headers)
     return _decoded(_events[is_json], value, lambda: _source(_named[is_json], value, key))

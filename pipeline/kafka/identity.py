@@ -1,6 +1,6 @@
-"""Whether topics are still those that they were: by their ids and partitions, never by an offset.
+"""Checks that topics are still the same ones: by their ids and partitions, never by an offset.
 
-A topic that is deleted and made again has its name, and offsets that may even be greater than before.
+A topic that is deleted and made again has the same name, and offsets that may even be greater than before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def require_same(
 
 
 class TopicWatch:
-    """Looks now and then whether the topics of a process are those that it found when it began."""
+    """Checks every few seconds that the topics of a process are those that it found when it began."""
 
     def __init__(self, kafka: Kafka, topics: Iterable[TopicMetadata], *, saved: Container[str]) -> None:
         """`saved`: names of those that checkpoints are of."""
@@ -64,7 +64,7 @@ class TopicWatch:
     async def look(self) -> None:
         """Raise TopicMadeAgain or TopicMismatch for a topic that has another id or more partitions.
 
-        Brokers that do not answer, and a topic that is gone, are reported by whoever uses them.
+        Brokers that do not answer, and a topic that is gone, are reported by what uses them.
         """
         try:
             async with self._looking:

@@ -1,4 +1,4 @@
-"""Memberships in consumer groups, asked and ended beside the consumers themselves."""
+"""Memberships in consumer groups, checked and ended without the consumers themselves."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def group_name(kafka: Kafka, agent: str) -> str:
 
 
 async def may_join(kafka: Kafka, groups: Iterable[str]) -> None:
-    """Raises GroupRefused for the first group that this user may not join.
+    """Raise GroupRefused for the first group that this user may not join.
 
-    A consumer would try for ever, and say nothing. Raises KafkaUnavailable, LoginRefused and
+    A consumer would silently try for ever. Raises KafkaUnavailable, LoginRefused and
     CertificateUnreadable as well.
     """
     async with administration(kafka) as admin:
@@ -35,7 +35,7 @@ async def may_join(kafka: Kafka, groups: Iterable[str]) -> None:
 
 
 async def leave_groups(kafka: Kafka, members: Mapping[str, str]) -> None:
-    """Take members (by their group) out; whoever is none any more is left alone.
+    """Remove members, given by group; those that are no longer members are ignored.
 
     Raises KafkaUnavailable, LoginRefused and CertificateUnreadable.
     """

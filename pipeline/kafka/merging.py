@@ -1,8 +1,8 @@
-"""One order of the records of all partitions of the events topic, though sources moved between them. Pure.
+"""Merges all partitions of the events topic into one order, even where sources moved between them. Pure.
 
 When a topic gets more partitions, keys move: what a source did before is in one partition and what it did
 after in another, several times if the topic grew several times. Records of one partition stay in their order;
-those of several come by the broker's time, except that none comes before one of its source that is earlier by
+those of several come by the broker's time, except that none comes before an earlier one of its source, by
 (incarnation, sequence number). Brokers' clocks may differ by as much as the caller looks ahead.
 """
 
@@ -26,7 +26,7 @@ class _Waiting(NamedTuple, Generic[Record]):
 
 
 class Merge(Generic[Record]):
-    """Takes records of each partition in their order, and gives them in the order of the whole log."""
+    """Takes the records of each partition in their order, and returns them in the order of the whole log."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         self._queues: dict[int, deque[_Waiting[Record]]] = {partition: deque() for partition in partitions}
@@ -34,7 +34,7 @@ class Merge(Generic[Record]):
         self._reached: dict[Hashable, dict[int, Place]] = {}
         """The latest place of each source in each partition."""
         self._places: dict[Hashable, dict[int, deque[Place]]] = {}
-        """Those that wait, of sources that wait."""
+        """Those of records that wait, by source and partition."""
         self.waiting_bytes = 0
 
     def add(
@@ -48,27 +48,27 @@ class Merge(Generic[Record]):
         incarnation: int = 0,
         seq: int | None = None,
     ) -> None:
-        """Take the next record of a partition.
+        """Add the next record of a partition.
 
-        `time`: the broker's, in seconds. `seq` is None for a record of notices alone, which stays behind what
+        `time`: the broker's, in seconds. `seq` is None for a record of notices alone, which stays after what
         came before it.
         """
         reached = self._reached.setdefault(source, {})
         if seq is None:
             known = [place[1] for place in reached.values() if place[0] == incarnation]
             seq = max(known, default=-1)
-        # What is repeated in its partition, or late, stays where it is there.
+        # What is repeated or late in its partition keeps its position there.
         place = reached[partition] = max(reached.get(partition, (0, -1)), (incarnation, seq))
         self._queues[partition].append(_Waiting(record, time, size, source, place))
         self._places.setdefault(source, {}).setdefault(partition, deque()).append(place)
         self.waiting_bytes += size
 
     def read_to_end(self, partition: int) -> None:
-        """Nothing more will be added of a partition."""
+        """Note that nothing more of a partition will be added."""
         self._unread.discard(partition)
 
     def wanted(self, seconds: float) -> Collection[int]:
-        """Return the partitions to add of before `next`, so that it looks `seconds` ahead of its record."""
+        """Return the partitions to add records of before `next`, so that it looks `seconds` ahead."""
         heads = [queue[0].time for queue in self._queues.values() if queue]
         until = min(heads, default=0.0) + seconds
         return {
@@ -88,7 +88,7 @@ class Merge(Generic[Record]):
         return self._taken(next(free, heads[0][1]))
 
     def _is_early(self, partition: int) -> bool:
-        """Tell whether an earlier record of its source waits in another partition."""
+        """Return whether a record that is earlier in the head's source waits in another partition."""
         head = self._queues[partition][0]
         places = self._places[head.source]
         return len(places) > 1 and any(

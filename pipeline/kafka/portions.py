@@ -1,4 +1,4 @@
-"""Records in portions, of which only so much is handled in one go."""
+"""Records in portions of bounded size."""
 
 from __future__ import annotations
 

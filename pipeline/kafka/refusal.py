@@ -1,4 +1,4 @@
-"""A record that cannot be applied: why, and whose it is."""
+"""A record that cannot be applied: why, and which sources it is about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The least rights that each process needs of Kafka, from who writes and reads which topic. No IO.
+"""The least rights that each process needs in Kafka, from who writes and reads which topic. No IO.
 
 In Kafka, Read and Write each include Describe. Source: the operations of each request in "Authorization and
 ACLs" of Kafka's documentation, tried one by one in tests/integration/pipeline/kafka/test_rights.py.
@@ -18,7 +18,7 @@ INDEXES = "indexes"
 RECORDING_INDEXES = "indexes with index.choices"
 INDEX = "kvlens index"
 CHOICES = "choices"
-"""Ends the name of the group whose members write choices into tables, beside the fleet agent."""
+"""Suffix of the group whose members write choices into tables, next to the fleet agent."""
 RECORDING = "kvlens index, index.choices"
 AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
 """Agent, as in `worker.agents` and in the names of consumer groups -> its name in `topics.toml`."""
@@ -32,7 +32,7 @@ def worker(agent: str) -> str:
 
 
 class CataloguedTopic(Protocol):
-    """What a topic of `topics.toml` says about who uses it."""
+    """What `topics.toml` says about who uses a topic."""
 
     @property
     def name(self) -> str: ...
@@ -51,12 +51,12 @@ class Right:
     operation: Operation
     why: str
     prefix: bool = False
-    """`name` is the beginning of the names that are meant."""
+    """Whether `name` is a prefix of the names that are meant."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A process, or what somebody does by hand, with rights of its own."""
+    """A process, or a task done by hand, with rights of its own."""
 
     command: str
     rights: tuple[Right, ...]
@@ -65,8 +65,8 @@ class Role:
 def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group: str) -> list[Role]:
     """Return all roles for topics with this prefix and consumer groups that begin with `group`.
 
-    A worker that runs both agents needs the rights of both; an index that records choices, those of an index
-    and of one that does.
+    A worker that runs both agents needs the rights of both; an index that records choices, those of INDEX and
+    of RECORDING.
     """
     names = {key: f"{topic_prefix}.{topic.name}" for key, topic in catalogue.items()}
     groups = {agent: f"{group}.{agent}" for agent in AGENTS}
@@ -90,7 +90,7 @@ def roles(catalogue: Mapping[str, CataloguedTopic], *, topic_prefix: str, group:
 
 
 def reading_reports(topic: str, group: str) -> Role:
-    """Return what `kvlens connect` needs besides to read `lmcache.topic`, in whichever Kafka that is."""
+    """Return what `kvlens connect` also needs to read `lmcache.topic`, in whichever Kafka that is."""
     return Role(
         "kvlens connect, lmcache.topic",
         (
@@ -103,7 +103,7 @@ def reading_reports(topic: str, group: str) -> Role:
 def copying(
     catalogue: Mapping[str, CataloguedTopic], old_prefix: str, *, topic_prefix: str, group: str
 ) -> Role:
-    """Return what copying the log to other topics needs, those of an installation that is to begin."""
+    """Return what is needed to copy the log to the topics of a new installation."""
     events, positions = catalogue["events"].name, catalogue["positions"].name
     return Role(
         "kvlens topics copy",

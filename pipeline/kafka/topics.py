@@ -39,7 +39,7 @@ class Found(TopicMetadata):
 
     @property
     def wanted_by(self) -> str:
-        """What says how many partitions it should have."""
+        """Where it is defined how many partitions it should have."""
         return "kafka.partitions" if catalogue()[self.key].shared else "schemas/topics.toml"
 
 
@@ -122,7 +122,7 @@ async def _create(admin: AIOKafkaAdminClient, topic: Found, replication_factor: 
 
 
 async def _visible(admin: AIOKafkaAdminClient, kafka: Kafka) -> None:
-    """Brokers know new topics a moment after the controller made them; whoever comes next needs them."""
+    """Wait until brokers know new topics, a moment after the controller made them."""
     deadline = time.monotonic() + _VISIBLE_SECONDS
     while missing := [topic.name for topic in await _found(admin, kafka) if not topic.partitions]:
         if time.monotonic() > deadline:
@@ -141,7 +141,7 @@ async def _found(admin: AIOKafkaAdminClient, kafka: Kafka) -> list[Found]:
 
 @asynccontextmanager
 async def administration(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
-    """Give a client that asks and orders; raises KafkaUnavailable, LoginRefused, CertificateUnreadable."""
+    """Yield an admin client; raises KafkaUnavailable, LoginRefused, CertificateUnreadable."""
     try:
         await reach(kafka)
     except BrokerUnreachable as error:

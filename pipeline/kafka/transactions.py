@@ -1,4 +1,4 @@
-"""The right to write in transactions, asked for before the first one."""
+"""Checks the right to write in transactions before the first one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.settings import Kafka
 _INPUTS = {"replica": "events", "fleet": "residency"}
 """Agent -> key of the topic that it reads."""
 _NOBODYS = (2**63 - 1, 0, False)
-"""Producer, epoch and result of an end that fits no transaction: it changes nothing, but needs the right."""
+"""Producer, epoch and result of an EndTxn for no transaction: it changes nothing, but needs the right."""
 
 
 def transactional_id(group: str, topic: str, partition: int) -> str:
@@ -25,7 +25,7 @@ def transactional_id(group: str, topic: str, partition: int) -> str:
 
 
 def writers(kafka: Kafka, agents: Iterable[str], found: Mapping[str, Found]) -> list[str]:
-    """Return the ids with which agents may come to commit: one for each partition of their inputs.
+    """Return the ids with which agents may have to commit: one for each partition of their inputs.
 
     `found` has the topics by their key.
     """
@@ -37,7 +37,7 @@ def writers(kafka: Kafka, agents: Iterable[str], found: Mapping[str, Found]) -> 
 
 
 async def may_write(kafka: Kafka, ids: Iterable[str]) -> None:
-    """Raises TransactionsRefused for the first transactional id that this user may not write with.
+    """Raise TransactionsRefused for the first transactional id that this user may not write with.
 
     Raises KafkaUnavailable, LoginRefused and CertificateUnreadable as well.
     """

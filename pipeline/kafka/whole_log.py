@@ -14,18 +14,18 @@ from pipeline.kafka.merging import Merge
 from schemas.wire_prefix import json_decoder
 
 AHEAD_SECONDS = 10.0
-"""Of the log, read before a record is given: as much may the clocks of brokers differ."""
+"""How far the log is read ahead of the next record: brokers' clocks may differ by as much."""
 MOST_WAITING_BYTES = 128 << 20
-"""Read and not given; where so much of the log lies closer together, less is read ahead."""
+"""Bytes read ahead; where as much lies closer together in time, the log is read less far ahead."""
 _WAIT_MS = 500
 _SILENT_SECONDS = 20.0
 
 Range = tuple[int, int]
-"""Offsets: the first, and the one behind the last."""
+"""Offsets: the first, and the one after the last."""
 
 
 class _Outline(msgspec.Struct, gc=False):
-    """Of an events record, what says where it belongs."""
+    """The fields of an events record that say where it belongs."""
 
     replica: str
     dp_rank: int
@@ -40,7 +40,7 @@ _OUTLINE_OF = {
 
 
 class WholeLog:
-    """What ranges of partitions hold."""
+    """The records in ranges of partitions."""
 
     def __init__(self, consumer: AIOKafkaConsumer, ranges: Mapping[TopicPartition, Range]) -> None:
         """The consumer's assignment is replaced."""
@@ -51,9 +51,9 @@ class WholeLog:
         self._places = {place.partition: place for place in self._ranges}
 
     async def chunks(self, most: int) -> AsyncIterator[tuple[list[Any], dict[TopicPartition, int]]]:
-        """Yield records, up to so many at a time, with the offsets behind them.
+        """Yield records, up to `most` at a time, with the offsets after them.
 
-        Raises asyncio.TimeoutError when a partition does not go on.
+        Raises asyncio.TimeoutError when a partition makes no progress.
         """
         if not self._ranges:
             return
@@ -76,7 +76,7 @@ class WholeLog:
         return self._merge.wanted(AHEAD_SECONDS if self._merge.waiting_bytes < MOST_WAITING_BYTES else 0.0)
 
     async def _read(self, partitions: Collection[int]) -> None:
-        """Have something more of at least one of these partitions."""
+        """Read something more of at least one of these partitions."""
         places = [self._places[partition] for partition in partitions]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _SILENT_SECONDS

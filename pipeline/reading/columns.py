@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
-"""Of blocks."""
+"""Hashes of blocks."""
 
 REMOVAL: Final = -1
 """Instead of a block size: the blocks of the event left."""
@@ -41,13 +41,13 @@ class Events(NamedTuple):
     """(n,) or nothing: links of stores whose blocks follow each other, else content hashes; 0: unknown."""
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> Events:
-        """Return a copy of those of them that are `chosen`."""
+        """Return a copy of the `chosen` events."""
         of_hashes = np.repeat(chosen, self.rows["hashes"])
         links = self.links[of_hashes] if len(self.links) else NO_LINKS
         return Events(self.rows[chosen], self.hashes[of_hashes], links)
 
     def cut(self, event: int, operation: int) -> tuple[Events, Events]:
-        """Return what comes before an operation, which is of an event, and the rest; the end is of none."""
+        """Return what comes before `operation`, which is of `event` (of none at the end), and the rest."""
         if event == len(self.rows):
             return self, Events(self.rows[event:], self.hashes[operation:])
         before, after = self.rows[: event + 1].copy(), self.rows[event:].copy()

@@ -1,4 +1,4 @@
-"""Reads one store or removal of an events record, as `schemas.events` has it."""
+"""Reads one store or removal of an events record, as `schemas.events` defines it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from schemas.hashes import HASH_BYTES
 
 REFUSED: Final = -1
 NONE: Final = -2
-"""Bytes of a text or binary value that is not there."""
+"""In place of the length of a text or binary value that is not there."""
 _MOST_SIZE: Final = 2**32 - 1
 _MOST_GROUP: Final = 2**16 - 1
 _FALSE, _TRUE = 0xC2, 0xC3
@@ -42,7 +42,7 @@ class ReadEvent(NamedTuple):
     """A store or removal; texts and hashes as (position, bytes)."""
 
     end: int
-    """Position behind it; REFUSED if it is anything else, or might be: then nothing else means anything."""
+    """Position after it; REFUSED if it is, or might be, anything else: then no other field means anything."""
     stored: bool
     hashes: int
     """Position of the first one."""
@@ -63,7 +63,7 @@ class ReadEvent(NamedTuple):
 
 @inner
 def event_at(data: Bytes, p: int, end: int) -> ReadEvent:
-    """Read the event at `p`: one of which all fields are known, come once, and are as they should be."""
+    """Read the event at `p`; refuse it unless all of its fields are known, valid and come only once."""
     fields, p = length_at(data, p, end, 0x80, 0xDE)
     fine, stored, seen = fields > 0, False, 0
     hashes = hash_bytes = block_size = group_idx = 0

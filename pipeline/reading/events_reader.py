@@ -49,7 +49,7 @@ class EventsReader(Reader[Readable]):
         return events_source(said_by(record))
 
     def bounded(self, record: Readable, written_at: float) -> Readable:
-        # What is read ahead is bounded by what reads it.
+        # Whatever reads ahead bounds what it reads.
         if not isinstance(record, EventsRecord):
             return record
         return bounded_by_log(record, written_at, ahead=self._worker.max_clock_ahead_seconds)

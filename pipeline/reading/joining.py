@@ -1,4 +1,4 @@
-"""The compiled loop that joins plain runs of a source which go on with each other."""
+"""The compiled loop that joins plain runs of a source which continue each other."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Runs = npt.NDArray[Any]
 
 
 def joined(runs: Runs, goes_on: npt.NDArray[np.bool_]) -> tuple[Runs, Ints]:
-    """Return runs, joined where they go on with the one before, and (m, 2) first run of each and end.
+    """Return m runs, joined where one continues the one before, and (m, 2) first of the runs in each and end.
 
-    `goes_on` (n,) says whether a run is of the same source as the one before, and whether their records say
-    the same besides their batches. What is not plain is left out.
+    `goes_on` (n,) says whether a run is of the same source as the one before, and their records state the
+    same apart from batches. What is not plain is left out.
     """
     found, parts = np.empty(len(runs), RUN), np.empty((len(runs), 2), np.int64)
     count = join_runs(runs, goes_on, found, parts)
@@ -30,7 +30,7 @@ def joined(runs: Runs, goes_on: npt.NDArray[np.bool_]) -> tuple[Runs, Ints]:
 def join_runs(runs: Runs, goes_on: npt.NDArray[np.bool_], found: Runs, parts: Ints) -> int:
     """Fill `found` and `parts`, which have room for all; return how many there are.
 
-    A run goes on with those before it only if its number follows theirs, and if all are in one window.
+    A run continues those before it only if its number follows theirs, and if all are in one window.
     """
     runs, goes_on, found, parts = borrowed(runs), borrowed(goes_on), borrowed(found), borrowed(parts)
     count = 0

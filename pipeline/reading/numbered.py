@@ -18,7 +18,7 @@ Numbered = tuple[int, Readable]
 
 
 def one_by_one(records: Sequence[Numbered]) -> list[Numbered]:
-    """Return the records in the order of the log, with a run for each of a run."""
+    """Return the records in the order of the log, each run split into one for each of its records."""
     found: list[Numbered] = []
     for offset, record in records:
         if isinstance(record, PlainRun):
@@ -31,7 +31,7 @@ def one_by_one(records: Sequence[Numbered]) -> list[Numbered]:
 
 
 def said_by(record: Readable) -> EventsRecord:
-    """Return what a record, or the last one of a run, says besides its batches."""
+    """Return what a record, or the last one of a run, states apart from its batches."""
     return record if isinstance(record, EventsRecord) else record.record
 
 

@@ -1,4 +1,4 @@
-"""Records of which most batches are plain, in parts: runs of those, and what is between them, decoded."""
+"""Records most of whose batches are plain, in parts: runs of those, and what is between them, decoded."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from schemas.events import Batch, EventsRecord
 from schemas.settings import Worker
 
 WORTH_BYTES = 4096
-"""Batches of fewer bytes are decoded in less time than they are taken apart."""
+"""Decoding fewer bytes of batches takes less time than taking them apart."""
 LEAST_BATCHES_A_RUN = 16
-"""Where runs are shorter, of all batches for each run, parts cost more than decoding does."""
+"""Of all batches of a record, for each run: with fewer, parts cost more than decoding does."""
 _LEAST_BYTES_A_BATCH = 10
-"""A plain one has twice as many, and more than half of them must be plain."""
+"""A plain one has twice as many, and more than half of the batches must be plain."""
 _A_LIST_OF_ONE = b"\x91"
 _NIL = b"\xc0"
 
 
 class PartlyPlain(NamedTuple):
-    """A record without notices, of batches that follow each other; it is applied as its parts in order."""
+    """A record of consecutive batches without notices; its parts are applied in order."""
 
     record: EncodedRun
     parts: list[PlainRun | EventsRecord]
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     offset: int
     record: EncodedRun
     written: float
-    """When the log had it, in seconds since the epoch, 0 or less where it does not know."""
+    """The log's time of it, in seconds since the epoch, 0 or less where it has none."""
 
 
 class _Taken(NamedTuple):
@@ -85,26 +85,26 @@ def _taken(place: Place) -> _Taken | None:
         batches = _decode_raw(place.record.batches)
     except UNDECODABLE:
         return None
-    # The number of a notice is nil, behind the head of its array.
+    # The number of a notice is nil, after the head of its array.
     if any(memoryview(batch)[1:2] == _NIL for batch in batches):
         return None
     return _Taken(place, batches)
 
 
 def _may_be_worth_it(batches: msgspec.Raw) -> bool:
-    """Return whether a list of batches is long, and no longer than its bytes say.
+    """Return whether a list of batches is long enough, and has no more elements than its bytes allow.
 
-    Each of its elements takes far more memory than a byte, whatever it is.
+    Each element takes far more memory than a byte, whatever it is.
     """
     size = len(memoryview(batches))
     return size >= WORTH_BYTES and 0 < array_length(batches) * _LEAST_BYTES_A_BATCH <= size
 
 
 def _partly(taken: _Taken, rows: Runs, chunk: PlainChunk, settings: Worker) -> PartlyPlain | None:
-    """Return the record in parts, of which `rows` say what each batch is.
+    """Return the record in parts; `rows` describe each batch.
 
-    None if that is worth nothing, or if anything is not as it should be: then the record is decoded as a
-    whole, and what is wrong is found there.
+    None if that is not worth it, or if anything is not as it should be: then the record is decoded as a
+    whole, which finds what is wrong.
     """
     goes_on = np.ones(len(rows), np.bool_)
     goes_on[0] = False

@@ -19,18 +19,18 @@ from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
 
 _EVENT_BYTES = 20
-"""No event has less."""
+"""No event has fewer."""
 _GPU = "gpu"
 
 
 class EncodedRun(EventsRecord, kw_only=True, omit_defaults=True, gc=False):
-    """An events record whose batches are as they came."""
+    """An events record whose batches are still encoded."""
 
     batches: msgspec.Raw  # type: ignore[assignment]
 
 
 class Shape(NamedTuple):
-    """What kind of events there are."""
+    """A kind of events."""
 
     pool: tuple[str, int]
     """Medium and group."""
@@ -53,10 +53,10 @@ class PlainChunk(NamedTuple):
     loras: list[str]
     """By the `adapter` of events, from 1."""
     shapes_of: dict[int, list[Shape]]
-    """Those that were asked for, by their bits."""
+    """Those that were looked up before, by their bits."""
 
     def shapes_with(self, bits: int) -> list[Shape]:
-        """Return the shapes that have a bit."""
+        """Return the shapes whose bits are set."""
         found = self.shapes_of.get(bits)
         if found is None:
             found = self.shapes_of[bits] = [self.shapes[number] for number in _numbers(bits)]
@@ -66,9 +66,9 @@ class PlainChunk(NamedTuple):
 class PlainRun(NamedTuple):
     """Ordinary batches of a source without notices, in sequence order; their events lie in their chunk.
 
-    Of one record or a part of one, or of several records that go on with each other in one window and say the
-    same of the source.
-    Times are event times in seconds since the epoch, those of receipt of the connector's clock.
+    They are of one record or a part of one, or of several records that continue each other in one window and
+    state the same about the source. Times are event times in seconds since the epoch, those of receipt are of
+    the connector's clock.
     """
 
     records: Sequence[EncodedRun]
@@ -93,7 +93,7 @@ class PlainRun(NamedTuple):
     first_time: float
     last_time: float
     time: float
-    """Of the last batch, as the next one."""
+    """Of the last batch, like `received_at`."""
     received_at: float
     latest_receipt: float
     lag: float
@@ -144,12 +144,12 @@ class PlainRun(NamedTuple):
         )
 
     def decoded(self) -> EventsRecord:
-        """Return the only record, or the part of it, as it is decoded otherwise."""
+        """Return the only record, or the part of it, as the ordinary decoder would."""
         return decoded_with(self.record, _decode_batches(self.record.batches))
 
 
 def decoded_with(record: EncodedRun, batches: list[Batch]) -> EventsRecord:
-    """Return what a record says of its source, and decoded batches."""
+    """Return a record with these decoded batches in place of its own."""
     return EventsRecord(**{**msgspec.structs.asdict(record), "batches": batches})
 
 

@@ -19,16 +19,16 @@ from schemas.settings import Worker
 
 
 class Reading(NamedTuple):
-    """What was read of records that came together; places are those of the records among them."""
+    """What was read of records that came together; a place is a record's index among them."""
 
     runs: list[PlainRun]
-    """In no order of meaning, but those of a source are in theirs."""
+    """In no particular order, except that those of one source are in theirs."""
     partly: list[tuple[int, PartlyPlain]]
     """Places, in order, and the records that are plain for the most part."""
     others: list[int]
     """Places of the records that must be decoded, in order."""
     unknown: list[int]
-    """Those of them of which not even the source is known."""
+    """Those of them whose source is not even known."""
 
 
 def read(
@@ -41,8 +41,8 @@ def read(
 ) -> Reading:
     """Read the values of records that lie in the log at `offsets`, None for those that must not be read.
 
-    `written` says when the log had each, in seconds since the epoch, 0 or less where it does not know.
-    Runs of a source that go on with each other are one, unless not to be read `together`.
+    `written`: the log's time of each, in seconds since the epoch, 0 or less where it has none.
+    Runs of a source that continue each other become one if they are read `together`.
     """
     records = [*map(_encoded, values)]
     order = _by_source(records)
@@ -75,7 +75,7 @@ def read(
 
 
 def plain_runs(values: Sequence[bytes | None], settings: Worker, *, first: int = 0) -> list[PlainRun | None]:
-    """Return the run of each value, None where it is none; the values lie at offsets from `first` on."""
+    """Return the run of each value, None where it is not plain; the values have offsets from `first` on."""
     found: list[PlainRun | None] = [None] * len(values)
     offsets = range(first, first + len(values))
     for run in read(values, settings, offsets=offsets, together=False).runs:
@@ -84,7 +84,7 @@ def plain_runs(values: Sequence[bytes | None], settings: Worker, *, first: int =
 
 
 def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:
-    """Return where the records are, those of a source one behind the other, so that their events are."""
+    """Return the places of the records, grouped by source, so that the events of a source lie together."""
     places: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
     for at, record in enumerate(records):
         if record is not None:
@@ -113,4 +113,4 @@ _said = attrgetter(
     "remarks",
     "duplicates",
 )
-"""What a record says of its source besides its batches, as far as an agent takes it over; duplicates last."""
+"""What a record states about its source apart from batches, as far as agents use it; duplicates last."""

@@ -28,18 +28,18 @@ RUN: Final = np.dtype(
         ("batches", np.int64),  # 0: not plain, and nothing else means anything
         ("first_event", np.int64),
         ("first_hash", np.int64),
-        ("end", np.int64),  # of its events: the first one behind it
+        ("end", np.int64),  # of its events: the first one after it
         ("hashes_end", np.int64),
         ("first_seq", np.int64),
         ("last_seq", np.int64),
         ("engine_events", np.int64),
         ("shapes", np.int64),  # which there are, a bit for each
-        ("pools", np.int64),  # the same of media and groups
+        ("pools", np.int64),  # the same for media and groups
         ("has_loras", np.int64),
         ("has_links", np.int64),
         ("first_time", np.float64),  # of its batches, the least
         ("last_time", np.float64),  # the greatest
-        ("time", np.float64),  # of its last batch, as the next one
+        ("time", np.float64),  # of its last batch, like the next one
         ("received_at", np.float64),
         ("latest_receipt", np.float64),
         ("lag", np.float64),  # the greatest time from publication to receipt
@@ -48,16 +48,16 @@ RUN: Final = np.dtype(
 """What is known of a run, and where its events lie."""
 
 TABLE_ROWS: Final = 62
-"""Of the tables of pools and shapes of a chunk; runs that need more are not plain."""
+"""Of a chunk's tables of pools and shapes; runs that need more rows are not plain."""
 LORA_ROWS: Final = 512
-"""Of its table of LoRAs."""
+"""Of a chunk's table of LoRAs."""
 _MOST_ENGINE_EVENTS: Final = 2**32 - 1
 _LEAST_FIELDS, _MOST_FIELDS = 4, 6
 _FALSE: Final = 0xC2
 
 
 class Tables(NamedTuple):
-    """What events of a chunk refer to by row; how many rows are used, `used` says of each."""
+    """What events of a chunk refer to by row."""
 
     pools: Ints
     """(TABLE_ROWS, 3): position and bytes of the medium's name, NONE for GPUs, and the group."""
@@ -66,7 +66,7 @@ class Tables(NamedTuple):
     loras: Ints
     """(LORA_ROWS, 2): position and bytes of the name."""
     used: Ints
-    """(3,)"""
+    """(3,): how many rows of each are used."""
 
 
 @inner
@@ -121,7 +121,7 @@ def scan_runs(
     links: Hashes,
     tables: Tables,
 ) -> None:
-    """Read the batches of n records, which lie one behind the other in `packed`, up to `ends` (n,).
+    """Read the batches of n records, which lie one after the other in `packed`, up to `ends` (n,).
 
     Fills `runs` (n,), and `events`, `hashes` and `links`, which have room for all; `links` only if there are
     any, with zeros for hashes that have none. Clocks are believed as `windows.event_time` does with `ahead`
@@ -248,7 +248,7 @@ def scan_runs(
             run.first_time, run.last_time, run.lag = first_time, last_time, lag
             run.time, run.received_at, run.latest_receipt = time, received_at, latest_receipt
         else:
-            # What it filled is the others' room, too.
+            # Give back the room that it filled.
             at, hash_at = first_event, first_hash
             used[0], used[1], used[2] = used_pools, used_shapes, used_loras
         run.end, run.hashes_end = at, hash_at

@@ -35,11 +35,11 @@ def event_time(ts: float, received_at: float, *, ahead: float, behind: float) ->
 
 
 def bounded_by_log(record: EventsRecord, written_at: float, *, ahead: float) -> EventsRecord:
-    """Return the record, whose times of the connector's clock are changed where that must be off.
+    """Return the record, after changing its times of the connector's clock where that must be off.
 
     Nothing is received after the log has it: what claims to be more than `ahead` seconds later was received
-    at `written_at`, the log's time of the record. Engines are compared by time, so one clock that is ahead
-    would else decide for all of them what is over. A log that knows no time (0 or less) bounds nothing.
+    at `written_at`, the log's time of the record. Engines are compared by time, so otherwise one clock that
+    is ahead would decide for all of them what is over. A log that knows no time (0 or less) bounds nothing.
     """
     if written_at > 0:
         latest = written_at + ahead

@@ -71,7 +71,7 @@ def is_word(data: Bytes, start: int, size: int, word: int) -> bool:
 
 @inner
 def key_at(data: Bytes, p: int, end: int, likely: int) -> tuple[int, int]:
-    """Return (key, position behind it) of the key of an event at `p`; NO_WORD if it is none.
+    """Return (key, position after it) of the key of an event at `p`; NO_WORD if it is none.
 
     `likely`: the one to compare with first.
     """

@@ -38,7 +38,7 @@ class RecordedEvents:
 
     @property
     def roles(self) -> dict[str, str]:
-        """Return those of replicas that have one."""
+        """Roles by replica, of those that have one."""
         return {source.replica: source.role for source in self._recording.sources if source.role}
 
     @property

@@ -32,7 +32,7 @@ _SUFFIXES = (".gz", ".msgpack", ".frames", ".kvrec")
 
 
 class RecordedSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whose frames they are; empty strings where the recorder does not know."""
+    """The source of frames; empty strings where the recorder does not know."""
 
     replica: str = ""
     dp_rank: int = 0

@@ -105,12 +105,12 @@ class Player:
                 self._poller.register(engine.router, zmq.POLLIN)
 
     def wait_subscribers(self, count: int) -> None:
-        """Return when every engine has so many subscriptions, or after `stop`."""
+        """Return when every engine has `count` subscriptions, or after `stop`."""
         while not self._stopped and any(engine.subscribers < count for engine in self._engines):
             self._serve(0.02)
 
     def play(self, frames: Iterable[tuple[int, Frame]], speed: float | None) -> int:
-        """Publish each frame on engine i of its pair.
+        """Publish each frame on the engine with the number paired with it.
 
         `speed` is a factor of the recorded pace, None plays as fast as the file is read.
         Returns how many were published; fewer than given only after `stop`.
@@ -144,7 +144,7 @@ class Player:
             self._serve(min(left, 0.2))
 
     def _serve(self, seconds: float) -> None:
-        """Answer the first replay requests that come within so many seconds."""
+        """Answer the first replay requests that come within this time."""
         if not self._poller.sockets:
             if seconds:
                 time.sleep(seconds)

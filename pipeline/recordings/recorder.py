@@ -18,7 +18,7 @@ _TURN = 1000
 """Messages taken from one socket before the next has its turn."""
 _IDLE_MS = 200
 _DIAL_SECONDS = 0.5
-"""Which sockets are connected is found out this often."""
+"""Between two checks of which sockets are connected."""
 
 
 class Recorder:
@@ -51,7 +51,7 @@ class Recorder:
         batches: int | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Call `write` for each message until so many came, so much time passed, or `stop` was called.
+        """Call `write` for each message until `batches` came, `seconds` passed, or `stop` was called.
 
         `turned` is called after each round over the sockets, at least five times a second.
         """

@@ -45,14 +45,14 @@ class Changes(NamedTuple):
 
 
 JOINED_BYTES: Final = 1 << 20
-"""Rows are joined until they have this size. A longer array lies in memory that is new each time, and to get
-that from the kernel takes three times as long as to pack the rows."""
+"""Rows are joined until they have this size. A longer array would need fresh memory each time, and getting
+that from the kernel takes three times as long as packing the rows."""
 
 
 def joined(changes: list[Changes]) -> Iterator[Changes]:
     """Yield the changes of each pool in few pieces, pools in the order of their first ones.
 
-    Takes them out of the list, so that memory has them no longer than they are of use.
+    Empties the list, so that changes stay in memory no longer than they are needed.
     """
     pools: dict[tuple[str, int], list[Changes]] = {}
     for change in changes:

@@ -1,4 +1,4 @@
-"""Content hashes of what comes to other media than the GPU: those that the GPU has of the same blocks."""
+"""Content hashes of blocks stored on other media than the GPU: those of the same blocks on the GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OnGpu = dict[tuple[int, bytes], Hashes]
 
 
 def on_gpu(events: Iterable[Event], pools: ByKey) -> OnGpu:
-    """Return the content hashes that the GPU has of what comes to other media."""
+    """Return the content hashes, on the GPU, of the blocks that events store on other media."""
     return {
         (event.group_idx, event.hashes): _content_of(event, pools)
         for event in events
@@ -31,8 +31,8 @@ def on_gpu(events: Iterable[Event], pools: ByKey) -> OnGpu:
 def as_on_gpu(event: Stored, begun_with: OnGpu, pools: ByKey) -> Stored:
     """Return a store on another medium than the GPU with content hashes instead of links.
 
-    They are those of the blocks that the GPU holds now, or held when the batch began: engines announce first
-    what leaves the GPU, and then where it was copied to before.
+    They are those of the blocks that the GPU holds now, or held when the batch began: engines announce what
+    leaves the GPU before they announce where it was copied to.
     """
     before = begun_with[event.group_idx, event.hashes]
     now = _content_of(event, pools)

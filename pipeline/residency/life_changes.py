@@ -1,4 +1,4 @@
-"""Changes of residency by the life of the engine in which they happened, until a cut takes them."""
+"""Changes of residency by the engine session in which they happened, until a cut takes them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class LifeChanges(NamedTuple):
     undecided: bool = False
     """Whether `receives` is not known yet."""
     decides: bool = False
-    """Whether `receives` is of all undecided ones before."""
+    """Whether `receives` holds for all undecided changes before, too."""
 
 
 class LifeChangesKept:
-    """Those of one source that were not taken."""
+    """The changes of one source that were not taken yet."""
 
     def __init__(self, head: SourceHead, pools: Pools) -> None:
         self._head = head
@@ -36,7 +36,7 @@ class LifeChangesKept:
         self._kept: list[LifeChanges] = []
 
     def collect(self) -> None:
-        """What changed so far is of the present life and trust."""
+        """Assign what changed so far to the present session and trust."""
         head = self._head
         changes = self._pools.take_changes()
         if changes:
@@ -45,13 +45,13 @@ class LifeChangesKept:
             self._keep(changes, undecided=undecided)
 
     def decide(self) -> None:
-        """What is known now of whether the source receives KV is true of what was told before, too."""
+        """Let what is known now of whether the source receives KV decide the undecided changes before."""
         if self._head.undecided:
             self._head.undecided = False
             self._keep([], decides=True)
 
     def take(self) -> list[LifeChanges]:
-        """Return all since the last call, oldest life first."""
+        """Return all since the last call, oldest session first."""
         self.collect()
         taken, self._kept = self._kept, []
         return taken

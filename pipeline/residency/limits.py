@@ -1,7 +1,7 @@
-"""What a source may bring, so that none costs the others more than its share.
+"""Limits of what a source may bring, so that none costs the others more than its share.
 
-Every limit is a function of the log alone: whoever applies it, however often restarted, leaves out the same
-events. What is left out degrades its source.
+Every limit depends on the log alone: any process that applies it, however often restarted, leaves out the
+same events. What is left out degrades its source.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from schemas.settings import Worker
 MOST_OF_A_BATCH = 1 << 20
 """Blocks that a record of 8 MiB can store."""
 MOST_ADAPTERS = 1000
-"""That an engine names in one session; others count as `(others)`."""
+"""LoRA adapters that an engine names in one session; further ones count as `(others)`."""
 LEFT_AFTER_SHEDDING = 7 / 8
-"""Of `max_itemised_blocks`: enough room that not every batch sheds."""
+"""Share of `max_itemised_blocks` that stays: little enough that not every batch sheds."""
 
 
 class LeftOut(NamedTuple):
-    """Events, or none but blocks, that a limit keeps out of the state."""
+    """What a limit keeps out of the state; `events` is 0 where only blocks were dropped."""
 
     reason: LimitReason
     events: int
 
 
 def sizes(pools: Iterable[Pool | GranularPool]) -> int:
-    """Return how many block sizes count against `max_pool_sizes`; a pool without any is one as well."""
+    """Return how many block sizes count against `max_pool_sizes`; a pool without any counts as one."""
     return sum(2 if isinstance(pool, GranularPool) else max(1, len(pool.head.block_sizes)) for pool in pools)
 
 
@@ -42,7 +42,7 @@ def resident(pools: Iterable[Pool | GranularPool]) -> int:
 
 
 def announced_again(pools: Iterable[Pool | GranularPool]) -> int:
-    """Return how many blocks settled pools may hold besides, as they were announced again."""
+    """Return how many more blocks settled pools may hold, as they were announced again."""
     return sum(pool.repeats.table.blocks for pool in pools if isinstance(pool, Pool))
 
 
@@ -52,12 +52,12 @@ def itemised(pools: Iterable[Pool | GranularPool]) -> int:
 
 
 def coming(events: Iterable[Event]) -> int:
-    """Return how many blocks the stores of a batch have."""
+    """Return how many blocks a batch stores."""
     return sum(len(event.hashes) for event in events if type(event) is Stored) // HASH_BYTES
 
 
 class Room:
-    """What a source may still bring; when its pools settled does not matter."""
+    """How much more a source may bring; it does not depend on when its pools settled."""
 
     def __init__(self, settings: Worker, pools: Iterable[Pool | GranularPool]) -> None:
         self._settings = settings
@@ -66,17 +66,17 @@ class Room:
         self.itemised = itemised(pools)
         """Those of them that are kept one by one, and those of groups that became hybrid since."""
         self._may_be_back = announced_again(pools)
-        """Blocks that may turn out to be resident besides."""
+        """Blocks that may turn out to be resident as well."""
         self.unsettled = 0
         """Hashes that pools collected since they settled."""
 
     def settled(self, pools: Iterable[Pool | GranularPool]) -> None:
-        """Pools have applied all that they collected."""
+        """Note that pools have applied all that they collected."""
         self._resident, self.itemised, self.unsettled = resident(pools), itemised(pools), 0
         self._may_be_back = announced_again(pools)
 
     def has(self, hashes: int = 0) -> bool:
-        """Return whether there is room for so many hashes, and for any batch behind them."""
+        """Return whether there is room for `hashes` more, and for any batch after them."""
         collected = self.unsettled + self._may_be_back + hashes
         return (
             self._resident + collected + MOST_OF_A_BATCH <= self._settings.max_blocks
@@ -84,7 +84,7 @@ class Room:
         )
 
     def lacks(self, events: Iterable[Event], settle: Callable[[], None]) -> LimitReason | None:
-        """Return why the stores of a batch are left out, if they are; `settle` lets the pools settle."""
+        """Return why the stores of a batch are left out, None if there is room; `settle` settles pools."""
         if self.has():
             return None
         most_blocks, most_itemised = self._settings.max_blocks, self._settings.max_itemised_blocks
@@ -99,7 +99,7 @@ class Room:
 
 
 def shed(pools: Iterable[Pool | GranularPool], most: int, at: float) -> bool:
-    """Let uncovered fine blocks go if hybrid groups have more than `most`; return whether any went."""
+    """Drop uncovered fine blocks if hybrid groups have more than `most` blocks; return whether any went."""
     granular = [pool for pool in pools if isinstance(pool, GranularPool)]
     blocks = sum(pool.blocks for pool in granular)
     if blocks <= most:

@@ -18,15 +18,15 @@ class Occupancy(NamedTuple):
     tokens: int
     covered_blocks: int
     store_only: bool
-    """It is no more than that."""
+    """The figures are upper bounds: what leaves is not announced."""
     at_least: bool
-    """It is no less than that."""
+    """The figures are lower bounds: what was announced again may be copies."""
 
 
 def counted_occupancy(head: PoolHead) -> list[Occupancy]:
     """Return what is resident of a pool of one granularity, per block size.
 
-    Every size ever seen is listed, also when nothing of it is resident any more.
+    Every size ever seen is listed, even if nothing of it is resident any more.
     """
     mark, repeats = head.store_only, head.repeats
     return [

@@ -44,9 +44,9 @@ from schemas.rows import Row
 from schemas.settings import Worker
 
 SAYS_SECONDS = 0.75
-"""In the log's time, between two records of a partition in which nothing happens: those who wait for it wait
-so much longer, and each costs a record a shard. Less than from one cut to the next, so that each says it, but
-where cuts are made oftener."""
+"""Log time between two reports of how far an idle partition is read. Readers that wait for the partition wait
+this much longer, and each report costs a record per shard. Less than the time from one cut to the next, so
+that every cut reports, unless cuts are more frequent."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -55,14 +55,14 @@ class PartitionState(State[Readable, Cut]):
     """Applies events records in offset order and cuts checkpoints.
 
     Reads no clock and does no IO: `now` is given, and the same records give the same rows however often
-    the process was restarted between them. A state that was restored begins with records that some sources
-    have and others lack: up to where its checkpoint was committed it only applies them once more.
+    the process was restarted between them. A restored state begins with records that some sources have
+    and others lack: up to the offset that its checkpoint committed, it only applies them to the latter.
     """
 
     def __init__(
         self, partition: int, settings: Worker, *, shards: int, partitions: int | None = None
     ) -> None:
-        """`partitions` are those of the events topic; None where this state has all records of a log."""
+        """`partitions`: how many the events topic has; None where this state gets all records of a log."""
         self._partitions = partitions
         self.partition = partition
         self.next_offset = 0
@@ -73,49 +73,49 @@ class PartitionState(State[Readable, Cut]):
         self._bases = PartitionBases()
         self._silence = Silence(settings.forget_seconds)
         self._forgotten: list[SourceResidency] = []
-        """Since the last cut; their last rows and changes are due."""
+        """Sources forgotten since the last cut; their last rows and changes are due."""
         self._count_forgotten = 0
         self._left_out: list[tuple[SourceName, Counter[LimitReason]]] = []
-        """Of forgotten sources."""
+        """What limits kept out of forgotten sources."""
         self._saved_offset = 0
         self._committed = Committed()
         self._gone: list[Forgotten] = []
-        """Sources that were forgotten where whoever continues from the checkpoint may begin."""
+        """Sources forgotten after the offset at which a worker that continues from the checkpoint begins."""
         self._leaves = False
         self._read_to = 0.0
-        """Time in the log up to which the partition is read."""
+        """Log time up to which the partition is read."""
         self._said = 0.0
-        """The same, as the last cut that was committed said."""
+        """The same, as the last cut reported it."""
 
     def announced(self, offset: int) -> None:
-        """Commit nothing before this offset: another state has, whose checkpoints are lost.
+        """Commit nothing before this offset: another state has, but its checkpoints are lost.
 
-        What was said of residency until then is not said again; rows are written again and are the same.
+        Changes of residency before it are not published again; rows are written again, equal.
         """
         self._committed = Committed(offset)
 
     @property
     def known_to(self) -> int:
-        """Return the offset before which the log had records that this state, or its checkpoint, is of."""
+        """Return how far the log must reach: this state, or its checkpoint, rests on all records before."""
         return self.next_offset if self._committed.meta is None else self._committed.end
 
     def leaves(self) -> None:
-        """Somebody else goes on from the next cut."""
+        """Note that another worker continues from the next cut."""
         self._leaves = True
 
     def read_to(self, time: float) -> None:
-        """The partition is read up to this time in the log."""
+        """Note that the partition is read up to this log time."""
         self._read_to = max(self._read_to, time)
 
     def refusal(self, record: Readable) -> SetAsideReason | None:
-        """Return why the record must be set aside, None if `apply` may have it; changes nothing."""
+        """Return why the record must be set aside, None if `apply` may get it; changes nothing."""
         if self._partitions is not None and is_misplaced(said_by(record), self.partition, self._partitions):
             return "wrong_partition"
-        # Notices can be refused, and what compiled code read has none.
+        # Only notices can be refused, and what compiled code reads has none.
         return events_refusal(record) if isinstance(record, EventsRecord) else None
 
     def apply(self, offset: int, record: Readable) -> None:
-        """Apply the record at `offset`, which `refusal` has nothing against."""
+        """Apply the record at `offset`, which `refusal` accepts."""
         if self._committed.meta is not None:
             self.apply_all([(offset, record)])
             return
@@ -127,10 +127,10 @@ class PartitionState(State[Readable, Cut]):
         self._advance(offset)
 
     def apply_all(self, records: Sequence[Numbered]) -> None:
-        """Apply records as `apply` does one after the other; there is one at least.
+        """Apply records, at least one, with the same result as `apply` one after the other.
 
-        They are in order of their first offsets, those of a source in the order of the log. Source by source
-        they are applied, since none depends on another one, unless one may be forgotten between them.
+        They come in order of their first offsets, those of a source in the order of the log. They are applied
+        source by source, as no source depends on another one, unless one may be forgotten in between.
         """
         if self._committed.meta is not None:
             records = self._applied_again(records)
@@ -152,7 +152,7 @@ class PartitionState(State[Readable, Cut]):
         self._advance(max(last_offset(numbered) for numbered in records))
 
     def _applied_again(self, records: Sequence[Numbered]) -> Sequence[Numbered]:
-        """Apply what was committed before, where a source lacks it; return the records behind that."""
+        """Apply what was committed before to the sources that lack it; return what was not committed."""
         committed = self._committed
         for numbered in records:
             key = _key_of(numbered[1])
@@ -172,7 +172,7 @@ class PartitionState(State[Readable, Cut]):
                 source.apply(part, offset)
 
     def _source(self, key: SourceKey) -> SourceResidency:
-        """Return the source that a record is of, a new one if it was not heard before."""
+        """Return the source with this key, a new one if it was not heard before."""
         source = self.sources.get(key)
         if source is None:
             source = self.sources[key] = SourceResidency(new_head(*key), self._settings, self._counting(key))
@@ -207,10 +207,10 @@ class PartitionState(State[Readable, Cut]):
         self._advance(offset)
 
     def skip_removed(self, beginning: int) -> None:
-        """Go on at `beginning`: the records before it that were not applied are gone.
+        """Continue at `beginning`: the records before it that were not applied are gone.
 
-        Whose they were nobody knows, and no batch may ever come that shows a gap. So every source may lack
-        something from here on, unless they were committed.
+        Nobody knows their sources, and perhaps no later batch shows a gap. So every source may lack something
+        from here on, unless the records were committed.
         """
         if self._committed.meta is not None:
             self._advance(self._committed.removed(self.sources, beginning) - 1)
@@ -232,7 +232,7 @@ class PartitionState(State[Readable, Cut]):
         return troubles(self.sources.values())
 
     def take_left_out(self) -> list[tuple[SourceName, Counter[LimitReason]]]:
-        """Return how many events of which source limits kept out since the last call."""
+        """Return for each source how many events limits kept out since the last call."""
         found, self._left_out = self._left_out, []
         for name, source in self.sources.items():
             if source.left_out:
@@ -257,9 +257,9 @@ class PartitionState(State[Readable, Cut]):
         return at_once(self.cutting(now, now))
 
     def cutting(self, now: float, heard_to: float) -> Steps[Cut]:
-        """Do the same in steps, source by source. Nothing may be applied between the first and the last.
+        """Cut in steps, source by source. Nothing may be applied between the first and the last.
 
-        A source that says nothing is carried forward to `heard_to`.
+        A silent source is carried forward to `heard_to`.
         """
         rows: list[Row] = []
         residency = ResidencyRecords(
@@ -270,7 +270,7 @@ class PartitionState(State[Readable, Cut]):
         for source in forgotten:
             rows += source.windows.take_all()
             residency.take(source)
-        # All that is due of a source is taken at once, while what it consists of is in the processor's cache.
+        # All that is due of a source is taken at once, while its state is in the processor's cache.
         for source in self.sources.values():
             source_rows = source.windows.take(heard_to)
             rows += source_rows
@@ -302,7 +302,7 @@ class PartitionState(State[Readable, Cut]):
         )
 
     def _meta(self) -> PartitionMeta:
-        """Return what a checkpoint says of the partition."""
+        """Return what a checkpoint records about the partition."""
         sources = []
         for key, source in self.sources.items():
             heard = self._silence.state_of(key)
@@ -320,7 +320,7 @@ class PartitionState(State[Readable, Cut]):
             self._is_committed()
 
     def _is_committed(self) -> None:
-        """Everything that another state has committed is applied: from here on this one commits."""
+        """Begin to commit, as everything that another state has committed is applied now."""
         for source in [*self._forgotten, *self.sources.values()]:
             source.take_changes()
         committed, self._committed = self._committed, Committed(self._committed.end)
@@ -339,9 +339,9 @@ class PartitionState(State[Readable, Cut]):
         latest: Mapping[bytes, bytes],
         partitions: int | None = None,
     ) -> PartitionState:
-        """Return the state that the bases of the last checkpoint make; a new one when there is none.
+        """Return the state restored from the bases of the last checkpoint; a new one when there is none.
 
-        It goes on at the first record that some of them lack.
+        It continues at the first record that some base lacks.
 
         `latest` holds the last committed value of every key of the checkpoint partition. Raises
         CheckpointFormatUnknown, CheckpointCorrupt when records are missing, and CheckpointDamaged when they
@@ -352,7 +352,7 @@ class PartitionState(State[Readable, Cut]):
         return state
 
     def load(self, latest: Mapping[bytes, bytes]) -> None:
-        """Take over what the last checkpoint saved, into a state that is new. Raises what `restore` does."""
+        """Load what the last checkpoint saved into a new state. Raises what `restore` does."""
         meta = latest.get(META_KEY)
         if meta is None:
             if latest:
@@ -371,7 +371,7 @@ class PartitionState(State[Readable, Cut]):
             name = at_cut.replica, at_cut.dp_rank
             key = slot_key(*name, BASE)
             if at_cut.base == NO_BASE:
-                # Its turn is what it was: who comes first of several at one moment depends on it.
+                # Added here to keep its place: the order of sources decides who is first at one moment.
                 self._source(name)
                 continue
             if key not in latest:

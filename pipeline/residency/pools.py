@@ -46,19 +46,19 @@ from schemas.settings import Worker
 
 Told = Cleared | Undecodable | LeftOut
 Tell = Callable[[Told, float], None]
-"""Called with what an event says besides, and the event time."""
+"""Called with what pools do not handle themselves, and the event time."""
 
 LONGEST_WINDOW = 1 << 31
-"""Tokens: whatever says more is no sliding window."""
+"""Tokens: a larger value is no sliding window."""
 SETTLE_AT = 32_768
-"""Hashes collected before they are applied: enough to make vectors pay, little enough to hold."""
+"""Hashes collected before they are applied: enough for vector operations to pay, few enough to hold."""
 
 
 class Pools:
-    """The pools of one source, by (medium, group_idx); made when something is first heard of them."""
+    """The pools of one source, by (medium, group_idx); each is made when it is first heard of."""
 
     def __init__(self, settings: Worker, source: SourceHead, new_copies: NewCopies = in_table) -> None:
-        """`source` is kept up to date; entries of known pools follow."""
+        """`source` is kept up to date; entries of the pools that it has are put afterwards."""
         self._settings = settings
         self._new_copies = new_copies
         self._source, self._heads = source, source.pools
@@ -80,7 +80,7 @@ class Pools:
         for granular in self._granular:
             granular.unknown_removed = self._contradicted
         self.repeatable = False
-        """Whether the engine may announce again, with the same beginning of a chain, what is resident."""
+        """Whether the engine may announce resident blocks again, in stores that start a chain."""
         self.operations = 0
         """Stores and removals of a block since this object was made, and clears: unless it grows, entries of
         block tables stay as they are."""
@@ -89,7 +89,7 @@ class Pools:
         self._full = limits.sizes(self) >= settings.max_pool_sizes
         self._room = limits.Room(settings, self)
         self._links_came = False
-        """Whether any came since this object was made."""
+        """Whether links came since this object was made."""
         self._flow_before: dict[tuple[str, int], FlowState] = {}
         self.objects = Objects(source, most=settings.max_itemised_blocks, most_pools=settings.max_pool_sizes)
 
@@ -118,15 +118,15 @@ class Pools:
         return self._granular
 
     def life_began(self, loras: list[str]) -> None:
-        """Adapters are named anew; `loras` is that of the head."""
+        """Start naming adapters anew; `loras` is the list in the head."""
         self._shared.adapters = Adapters(loras, most=limits.MOST_ADAPTERS)
 
     def apply(self, events: list[Event], at: float, tell: Tell) -> None:
-        """Apply the events of a batch at event time `at`; `tell` at once what says more than that."""
+        """Apply the events of a batch at event time `at`; `tell` gets at once what pools do not handle."""
 
         def told(what: Told) -> None:
             tell(what, at)
-            self._settled = False  # it may have looked at what was collected so far
+            self._settled = False  # it may have settled what was collected so far
 
         no_stores = self._room.lacks(events, self.settle)
         self._settled = False
@@ -143,7 +143,7 @@ class Pools:
                 if no_stores is not None:
                     told(LeftOut(no_stores, 1))
                     continue
-                # Most events are of the pool that the one before was of.
+                # Most events are of the same pool as the one before.
                 if key is None or event.group_idx != key[1] or event.medium != key[0]:
                     key = event.medium, event.group_idx
                     pool = self._by_key.get(key) or self._begin(event)
@@ -180,7 +180,7 @@ class Pools:
         self._batch_ended(collected // HASH_BYTES, at, told)
 
     def _apply_rare(self, event: Event, at: float, told: Callable[[Told], None]) -> None:
-        """Apply what is no store and no removal."""
+        """Apply an event that is neither a store nor a removal."""
         if type(event) is Cleared:
             if event.medium and not event.medium.endswith(OWNED) and not self._has(event.medium):
                 told(LeftOut("too_many_sizes", 1))
@@ -202,7 +202,7 @@ class Pools:
             self.objects.declared(event)
 
     def _batch_ended(self, collected: int, at: float, told: Callable[[Told], None]) -> None:
-        """Let the batch count, which had so many hashes."""
+        """Finish a batch of which `collected` hashes wait to be counted."""
         for granular in self._granular:
             granular.batch_ended(at)
         self._room.unsettled += collected
@@ -218,10 +218,10 @@ class Pools:
         return self._links_came or self.keep_contents
 
     def _contradicted(self, medium: str) -> None:
-        """Unknown blocks left a medium; where all blocks should be known, what is known of it is wrong.
+        """Note that unknown blocks left a medium: if all should be known, what is known of it is wrong.
 
-        It is so from the beginning of the window on: which of its batches showed it, nobody may have to know.
-        Publishers that keep one copy may name a block that another took away before, as in a shared pool.
+        It is so from the beginning of the window on, so that it does not matter which batch shows it.
+        Publishers that keep one copy may name a block that another removed before, as in a shared pool.
         """
         source = self._source
         if self._shared.one_copy or source.window is None:
@@ -231,12 +231,12 @@ class Pools:
             self.repeatable = False
 
     def _copies_proved(self) -> None:
-        """What left proves that stores which seemed to repeat others were copies: so are all from now on."""
+        """Count all stores as copies from now on: removals prove that seeming repetitions were copies."""
         self._source.copies_proved = True
         self.repeatable = False
 
     def engine_told(self) -> None:
-        """What comes from now on is of the engine that the head of the source tells of."""
+        """Follow what the head of the source now says of its engine."""
         source, shared = self._source, self._shared
         decodes_singly = source.engine in DECODES_SINGLY
         if source.one_copy != shared.one_copy or decodes_singly != shared.decodes_singly:
@@ -244,11 +244,11 @@ class Pools:
             shared.one_copy, shared.decodes_singly = source.one_copy, decodes_singly
 
     def knows(self, run: PlainRun) -> bool:
-        """Return whether the events of a run are only to be counted, and no limit is near."""
+        """Return whether the events of a run need only be counted, and no limit is near."""
         if self._granular or self.objects:
             return False
         for key, size, several in run.shapes:
-            # Which blocks the GPU held then, nobody can tell later.
+            # Which blocks the GPU held at that moment cannot be found out later.
             if key[0] != "gpu" and size != REMOVAL and (run.has_links or self._content_known):
                 return False
             if not isinstance(pool := self._by_key.get(key), Pool) or not pool.knows(size, several=several):
@@ -256,7 +256,7 @@ class Pools:
         return self._room.has(run.hash_count)
 
     def apply_run(self, run: PlainRun) -> None:
-        """Apply the events of a run that it `knows`."""
+        """Apply the events of a run for which `knows` is true."""
         self._settled = False
         self._links_came |= bool(run.has_links)
         loras = self._shared.adapters.codes_of(run) if run.has_loras else None
@@ -273,13 +273,13 @@ class Pools:
             self.settle()
 
     def cleared_medium(self, event: Cleared) -> str:
-        """Return what a clear is of, as `schemas.events.is_cleared` has it."""
+        """Return the scope of a clear, as `schemas.events.is_cleared` expects it."""
         if event.medium is not None:
             return event.medium
         return "" if self._source.clears_all or self._settings.clear_scope == "all" else "gpu"
 
     def clear(self, at: float, is_gone: Callable[[str], bool], group: int | None = None) -> None:
-        """Everything left of the media of which `is_gone` tells so, or of one group of them."""
+        """Clear the media for which `is_gone` is true, or one group of them."""
         self._settled = False
         self.operations += 1
         for (of_medium, of_group), pool in self._by_key.items():
@@ -288,7 +288,7 @@ class Pools:
         self.objects.clear(is_gone, group)
 
     def kept(self) -> Counter[str]:
-        """Return the media that outlive the engine and hold something, with so many blocks."""
+        """Return how many blocks each medium that outlives the engine holds; empty ones are left out."""
         self.settle()
         held: Counter[str] = Counter()
         for pool in self.counted:
@@ -306,7 +306,7 @@ class Pools:
         self._room.settled(self)
 
     def window_ended(self, end: float) -> None:
-        """Begin to count flow anew, and let fine blocks go that are too old at event time `end`."""
+        """Begin to count flow anew, and drop fine blocks that are too old at event time `end`."""
         for key, pool in self._by_key.items():
             self._flow_before[key] = flow.added(self._flow_before.get(key, FlowState()), pool.head.flow)
             pool.head.flow = FlowState()
@@ -337,7 +337,7 @@ class Pools:
     def occupancy(self, end: float) -> list[Occupancy]:
         """Return what is resident, per medium, group and block size, at the end of event time `end`.
 
-        Every size ever seen is listed, also when nothing of it is resident any more.
+        Every size ever seen is listed, even if nothing of it is resident any more.
         """
         self.settle()
         return [occupancy for pool in self._by_key.values() for occupancy in pool.occupancy(end)]
@@ -351,7 +351,7 @@ class Pools:
         }
 
     def _has(self, medium: str) -> bool:
-        """Tell whether there is a pool of a medium; if not, make one, for which there may be no room."""
+        """Return whether a medium has a pool, after making one if there is room for it."""
         return any(of == medium for of, _ in self._by_key) or self._begin(Removed(b"", medium)) is not None
 
     def _begin(self, event: Stored | Removed) -> Pool | None:

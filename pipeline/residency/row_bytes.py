@@ -1,4 +1,4 @@
-"""Structured rows moved as bytes: numpy compares the fields of all arrays first, and moves field by field."""
+"""Structured rows copied as bytes: numpy itself compares the fields of all arrays and moves each field."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def copied(rows: Rows) -> Rows:
 
 
 def concatenated(parts: Sequence[Rows]) -> Rows:
-    """Return contiguous rows of one type, one at least, behind each other."""
+    """Return contiguous rows of one type, at least one part, as one array."""
     rows: Rows = np.concatenate([part.view(np.uint8) for part in parts]).view(parts[0].dtype)
     return rows

@@ -35,7 +35,7 @@ class View(NamedTuple):
     occupancy: Sequence[Occupancy]
     """At the end of the window."""
     objects: Iterable[HeldObjects] = ()
-    """The same of objects, and their uses in the open window."""
+    """The same for objects, and their uses in the open window."""
     idle: bool = False
     """Nothing came in the window: its rows carry forward what was left."""
 
@@ -52,7 +52,7 @@ def timestamp(at: float) -> datetime:
 
 
 def media(head: SourceHead) -> set[str]:
-    """Return the media on which something ever was."""
+    """Return the media that have a pool: those of which something was announced."""
     return {pool.medium for pool in head.pools}
 
 
@@ -87,7 +87,7 @@ def _occupancy_rows(view: View) -> list[Row]:
 
 
 def _capacity(head: SourceHead, part: Occupancy) -> int:
-    """Return for how many blocks of a size there is room, as the engine says; 0 where it does not."""
+    """Return how many blocks there is room for, as the engine reports; 0 where it does not."""
     if part.medium == "cpu" and part.block_size:
         return head.cpu_capacity_tokens // part.block_size
     return head.capacity_blocks if part.medium == "gpu" else 0
@@ -205,7 +205,7 @@ def _health_row(view: View) -> Row:
 
 
 def source_rows(head: SourceHead) -> list[Row]:
-    """Return the row of the present life, if there is something to say of it."""
+    """Return the row of the present session; none while its first sequence number is not known."""
     if head.first_seq < 0:
         return []
     since = trust.worst(head.trust, media(head))

@@ -1,9 +1,9 @@
 """Which sources of a partition have been silent for so long that they are forgotten.
 
 A partition has a clock of its own, which follows from its log alone. From one record of a source to the next
-it goes on by the time between their receipts, by STEP_SECONDS at most, counted from where it stood at the
-first of them. Where receipts of a source go back, its latest one goes on counting: clocks of two connectors
-that differ do not add up. So no wrong clock moves it far, and it stands still while nothing is published.
+it advances by the time between their receipts, STEP_SECONDS at most, counted from where it was at the first
+of them. If receipts of a source go back in time, its latest one stays the reference, so that differences of
+connectors' clocks do not add up. So no wrong clock moves it far, and it halts while nothing is published.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SilenceState:
     """When the last record of a source came."""
 
     clock: float = 0.0
-    """Where the clock of the partition stood."""
+    """The time of the partition's clock then."""
     received_at: float = 0.0
     """Latest receipt of the last batch of its records, seconds since the epoch; 0 while that is not known."""
 
@@ -46,14 +46,14 @@ class Silence:
         clock: float = 0.0,
         heard: Mapping[SourceKey, SilenceState] = MappingProxyType({}),
     ) -> None:
-        """`clock` and `heard` are those of a checkpoint: where the clock stood, and the sources there are."""
+        """`clock` and `heard` are those of a checkpoint: the time of the clock, and the sources there are."""
         self.clock = clock
         self._forget_seconds = forget_seconds
         self._heard = dict(sorted(heard.items(), key=lambda one: one[1].clock))
         """In the order of the last record of each."""
 
     def heard(self, key: SourceKey, received: float) -> list[SourceKey]:
-        """Move the clock on by a record of a source; return the sources to forget before it is applied.
+        """Advance the clock by a record of a source; return the sources to forget before it is applied.
 
         `received`: when the last batch of the record was received, 0 if it has none.
         """
@@ -71,15 +71,15 @@ class Silence:
     def all_heard(
         self, keys: Sequence[SourceKey], sources: npt.NDArray[np.int64], received: npt.NDArray[np.float64]
     ) -> bool:
-        """Do what `heard` does for n records, and return True; False, and nothing, if one may be forgotten.
+        """Do what `heard` does for n records and return True, or nothing and False if one may be forgotten.
 
-        `sources` (n,) says of which key each record is, `received` (n,) when its last batch was received.
+        `sources` (n,): the index of each record's key, `received` (n,): when its last batch was received.
         """
         states = [self._heard.get(key) or SilenceState() for key in keys]
         clocks = np.array([state.clock for state in states])
         latest = np.array([state.received_at for state in states])
         clock = _follow(self.clock, clocks, latest, sources, received)
-        # Whoever is heard now is heard at the present clock at the earliest.
+        # Sources heard now are heard at the present time of the clock at the earliest.
         longest_silent = next((state.clock for state in self._heard.values()), self.clock)
         if clock - longest_silent >= self._forget_seconds:
             return False
@@ -110,7 +110,7 @@ class Silence:
 def in_order(
     keys: Sequence[SourceKey], records: Sequence[Numbered]
 ) -> tuple[list[SourceKey], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Return of which sources records are; in the order of the log, of which each is and when received."""
+    """Return the sources of records and, in log order, each record's index in them and when it came."""
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     counts, offsets, received = [], [], []
     for offset, record in records:
@@ -142,7 +142,7 @@ def _follow(
     sources: npt.NDArray[np.int64],
     received: npt.NDArray[np.float64],
 ) -> float:
-    """Move the clock on by records, and what is known of their sources; return where it stands."""
+    """Advance the clock by records, and update what is known of their sources; return the clock."""
     clocks, latest, sources, received = (
         borrowed(clocks),
         borrowed(latest),

@@ -44,7 +44,7 @@ from schemas.settings import Worker
 NEVER_COMPLETE: frozenset[Remark] = frozenset({"no_identity", "no_sequence"})
 """Remarks of streams that no clear makes complete."""
 MOST_KEPT = 0.5
-"""Of `worker.max_blocks`, so much may stay from one session to the next on media that outlive them."""
+"""Share of `worker.max_blocks` that may stay from one session to the next, on media that outlive them."""
 
 
 def _is_any(medium: str) -> bool:
@@ -56,14 +56,14 @@ def _dies_with_engine(medium: str) -> bool:
 
 
 class SourceResidency:
-    """State of one (replica, dp_rank) across the lives of the engine behind it.
+    """State of one (replica, dp_rank) across the sessions of its engine.
 
-    A batch is applied once: (incarnation, seq) must grow. Notices of the connector carry no seq; each of
-    them is harmless when it comes again.
+    A batch is applied once: (incarnation, seq) must grow. Notices of the connector carry no seq; repeating
+    one is harmless.
     """
 
     def __init__(self, head: SourceHead, settings: Worker, new_copies: NewCopies = in_table) -> None:
-        """`head` is that of a new source, or of one of a checkpoint; `new_copies` make what counts blocks."""
+        """`head` is new or from a checkpoint; `new_copies` makes what counts copies of a pool's blocks."""
         self.head = head
         self.settings = settings
         self.pools = Pools(settings, head, new_copies)
@@ -71,7 +71,7 @@ class SourceResidency:
         self.unsaved = False
         """Whether anything differs from the last cut."""
         self.left_out: Counter[LimitReason] = Counter()
-        """Events that limits kept out, since this was looked at last."""
+        """Events that limits kept out since this was last read."""
         self._changes = LifeChangesKept(head, self.pools)
 
     def apply(self, record: EventsRecord, offset: int) -> None:
@@ -83,7 +83,7 @@ class SourceResidency:
             head.health.duplicate_batches += sum(batch.seq is not None for batch in record.batches)
             return
         begins = record.incarnation > head.incarnation
-        # First, because the last rows of a life that ends here rest on this record, too.
+        # First, because the last rows of a session that ends here rest on this record, too.
         if begins or not life.changes_nothing(head, record):
             self.windows.change(offset)
         if begins:
@@ -124,11 +124,11 @@ class SourceResidency:
             self.pools.apply(batch.events, at, self._told)
         head.last_seq = last_seq
         if head.first_seq == NEVER and record.first_seq is not None:
-            # The log has lost the record that says how this life began.
+            # The log has lost the record that says how this session began.
             head.first_seq = record.first_seq
 
     def apply_run(self, run: PlainRun) -> None:
-        """Apply a run as `apply` does its records, at once where it only goes on with what is known."""
+        """Apply a run as `apply` would its records, all at once where it only continues what is known."""
         while not self._knows(run):
             # Often only the first record does more, because it begins a window.
             first = run.part(0, 1)
@@ -142,7 +142,7 @@ class SourceResidency:
         self._take(run)
 
     def _knows(self, run: PlainRun) -> bool:
-        """Return whether a run only goes on with what is known."""
+        """Return whether a run only continues the known session, sequence, connection, window and pools."""
         head = self.head
         heard = head.connectivity
         return (
@@ -170,7 +170,7 @@ class SourceResidency:
         self.pools.apply_run(run)
 
     def _described(self, record: EventsRecord) -> None:
-        """Take over what a record says of its source besides its batches."""
+        """Take over what a record states about its source apart from batches."""
         head = self.head
         head.engine = record.engine or head.engine
         head.wire_era = record.wire_era or head.wire_era
@@ -185,7 +185,7 @@ class SourceResidency:
         head.one_copy = record.one_copy
         self.pools.engine_told()
         if not {*record.remarks} <= {*head.remarks}:
-            self.pools.settle()  # which may add one of its own
+            self.pools.settle()  # which may add a remark of its own
             head.remarks = [*dict.fromkeys([*head.remarks, *record.remarks])][:MOST_REMARKS]
         head.health.duplicate_batches += record.duplicates
         self.pools.repeatable = (
@@ -197,19 +197,19 @@ class SourceResidency:
         )
 
     def record_set_aside(self, offset: int) -> None:
-        """The record at `offset` cannot be applied, and nobody knows what it said of this source."""
+        """Note that the record at `offset` was set aside: what it said of this source is not known."""
         self.unsaved = True
         self.windows.change(offset)
         self._undecodable(1, self._known_until(self.head.opened_at))
 
     def records_removed(self, offset: int) -> None:
-        """The log lost records up to `offset` before they were applied, perhaps some of this source."""
+        """Note that the log lost records up to `offset` before they were applied, perhaps of this source."""
         self.unsaved = True
         self.windows.change(offset)
         trust.degraded(self.head.trust, self._known_until(self.head.opened_at))
 
     def forgotten(self, offset: int) -> None:
-        """Nothing of the source is kept behind the record at `offset`; a life that goes on ends unseen."""
+        """Drop all that the source holds, at the record at `offset`; a session still open ends unseen."""
         goes_on = self.head.closed_at is None
         if goes_on or self.pools.kept():
             self.windows.change(offset)
@@ -220,7 +220,7 @@ class SourceResidency:
         self._changes.decide()
 
     def _jumped(self, last_seq: int, seq: int, at: float) -> None:
-        """Numbers between were neither applied nor announced as a gap: the log itself lacks them."""
+        """Count numbers in between, neither applied nor announced as a gap, as lost: the log lacks them."""
         head = self.head
         missing = seq - last_seq - 1 - head.passed_over
         head.passed_over = 0
@@ -234,12 +234,12 @@ class SourceResidency:
         return at if last_batch_at is None else last_batch_at
 
     def _undecodable(self, count: int, at: float, medium: str | None = None) -> None:
-        """Nobody understood events that may have changed what is on `medium` (None: on any)."""
+        """Count events not understood, which may have changed what is on `medium` (None: on any)."""
         self.head.health.undecodable_events += count
         self._degrade(at, medium)
 
     def _degrade(self, at: float, medium: str | None = None) -> None:
-        """Something is missing. What was known to be wrong before is so since then."""
+        """Note that something is missing since `at`; what was degraded before stays so since then."""
         if trust.anything_complete(self.head.trust):
             self.pools.settle()
         trust.degraded(self.head.trust, at, medium)
@@ -253,7 +253,7 @@ class SourceResidency:
             self._limited(found, at)
 
     def _cleared(self, event: Cleared, at: float) -> None:
-        """Something is known to be empty, unless nobody can know what there is."""
+        """Note what is known to be empty now, unless the stream can never be complete."""
         if event.group_idx is None and NEVER_COMPLETE.isdisjoint(self.head.remarks):
             scope, known = self.pools.cleared_medium(event), media(self.head)
             empty = {medium for medium in known if is_cleared(medium, scope)}
@@ -278,7 +278,7 @@ class SourceResidency:
                 health.lost(head.health, event.last - max(event.first, head.last_seq + 1) + 1)
                 head.last_seq, head.passed_over = event.last, 0
             if event.last == head.last_seq:
-                # Also where it only tells that nothing confirms the last batch.
+                # Also where the gap only reports that nothing confirms the last batch.
                 self._degrade(self._known_until(at))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
@@ -302,9 +302,9 @@ class SourceResidency:
             self._undecodable(event.count, self._known_until(at))
 
     def _reported(self, status: SourceStatus, at: float) -> None:
-        """While an engine is reached, time goes on: nothing older will come.
+        """Move on in time while the engine is reached: nothing older will come.
 
-        While it is not, a replay may still bring what belongs into the windows since.
+        While it is not, a replay may still bring batches of the windows since.
         """
         head, heard = self.head, self.head.connectivity
         window = windows.window_of(connectivity.event_time(heard, at))
@@ -334,14 +334,14 @@ class SourceResidency:
         self._changes.decide()
 
     def _gone(self, window: int) -> None:
-        """The source leaves in this window: those before keep their figures."""
+        """Let the source leave in this window; those before keep their figures."""
         if self.head.window is not None:
             window = max(window, self.head.window)
             self.windows.move_to(window)
         connectivity.unreached(self.head.connectivity, window)
 
     def _lose(self, is_lost: Callable[[str], bool] = _is_any) -> None:
-        """Blocks are cleared in the last window the engine was seen in, on media that `is_lost` names."""
+        """Clear blocks, in the last window the engine was seen in, on media for which `is_lost` is true."""
         head = self.head
         at = windows.window_end(head.window) - 1e-3 if head.window is not None else head.opened_at
         self.pools.clear(at, is_lost)
@@ -351,7 +351,7 @@ class SourceResidency:
         lived = head.incarnation != 0
         if lived:
             self.windows.life_ended()
-            # Files of another model are found by no hash of this one, and some day there are too many.
+            # No hash of this model finds another model's files, and some day there would be too many.
             most = int(self.settings.max_blocks * MOST_KEPT)
             stays = self.pools.kept().total() <= most and record.hash_domain == head.hash_domain
             self._lose(_dies_with_engine if stays else _is_any)
@@ -378,7 +378,7 @@ class SourceResidency:
 
     @property
     def opened(self) -> bool:
-        """Whether a first batch of the present life is known, by its number at least."""
+        """Whether the first batch of the present session is known, at least its number."""
         return self.head.first_seq != NEVER
 
     def overall_trust(self) -> TrustSince:
@@ -386,7 +386,7 @@ class SourceResidency:
         return overall_trust(self.head, self.pools)
 
     def take_changes(self) -> list[LifeChanges]:
-        """Return the changes of residency since the last call, oldest life first."""
+        """Return the changes of residency since the last call, oldest session first."""
         return self._changes.take()
 
     def occupancy(self) -> list[Occupancy]:
@@ -395,5 +395,5 @@ class SourceResidency:
 
     @property
     def drifts(self) -> bool:
-        """Whether more is resident than the engine has, as the row of the open window says."""
+        """Whether more is resident than the engine has room for, as in the row of the open window."""
         return drift.known(self.head.drift) and drift.blocks(self.head.drift, self.occupancy()) > 0

@@ -1,4 +1,4 @@
-"""The windows of one source: when they close, and which rows are due of them."""
+"""The windows of one source: when they close, and which of their rows are due."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class SourceWindows:
         self._carry_windows = int(carry_seconds // windows.WINDOW_SECONDS)
         self._due: list[Row] = []
         self._changed = False
-        """Whether rows written before may differ now."""
+        """Whether rows already written may be out of date."""
 
     def change(self, offset: int) -> None:
-        """The record at `offset` changes what rows show."""
+        """Note that the record at `offset` changes what rows show."""
         self._changed = True
         self._head.version = offset
 
     def move_to(self, window: int) -> None:
-        """Close the open window, and the empty ones up to `window`, which opens; nothing moves back."""
+        """Close the open window and the empty ones before `window`, and open that; never moves back."""
         head = self._head
         if head.window is None:
             head.window = window
@@ -61,18 +61,18 @@ class SourceWindows:
         self._wrote(next_window - 1)
 
     def counted(self, event: EngineCounters, at: float) -> None:
-        """The engine's own counters were scraped."""
+        """Add the row of a scrape of the engine's own counters, at event time `at`."""
         self._due.append(counters_row(self._head, event, at))
 
     def life_ended(self) -> None:
-        """A new incarnation replaces the present one, whose last row is due."""
+        """End the present session, which a new incarnation replaces: its last row is due."""
         self._pools.settle()
         if self._head.closed_at is None:
             self.ended_unseen("superseded")
         self._due += source_rows(self._head)
 
     def ended_unseen(self, reason: str) -> None:
-        """The present life is over, and nobody saw when: it was heard last with its last batch."""
+        """Close the present session, whose end nobody saw, at its last batch (without one, at its start)."""
         head = self._head
         heard = head.connectivity.last_batch_at
         head.closed_at = head.opened_at if heard is None else heard
@@ -101,38 +101,38 @@ class SourceWindows:
         return taken
 
     def take_all(self) -> list[Row]:
-        """Return all rows that are due of a life that is closed."""
+        """Return all due rows of a session that is closed."""
         taken: list[Row] = []
         while rows_due := self.take(0.0):
             taken += rows_due
         return taken
 
     def skip_to(self, window: int) -> None:
-        """Open a window, and leave rows of those before as somebody else wrote them."""
+        """Open a window, and keep the rows of those before it as they were written already."""
         head = self._head
         if head.window is not None and window > head.window:
             self._open(window)
 
     def were_carried(self, carried_to: int | None, written_to: int | None) -> None:
-        """Another state of the source, as it is now, had rows carried and written up to these windows."""
+        """Note up to which windows rows of the source in its present state were carried and written."""
         head = self._head
         head.carried_to = carried_to
         if head.written_to is None or (written_to is not None and written_to > head.written_to):
             head.written_to = written_to
 
     def let_go(self) -> None:
-        """Drop the rows that are due: nobody writes them."""
+        """Drop the due rows: nobody writes them."""
         self._due.clear()
 
     def _idle_windows(self, window: int, now: float) -> range:
-        """Return the windows behind the open `window` whose rows do not show the state as it is."""
+        """Return the windows after the open `window` whose rows do not show the present state."""
         head = self._head
         if head.closed_at is None:
             last = min(windows.window_of(now), window + self._carry_windows)
             if head.connectivity.reported_to is not None:
                 last = max(last, head.connectivity.reported_to)
         else:
-            # Nothing new is carried, but rows that were must not keep the state before the last events.
+            # Nothing new is carried, but rows carried before must not go on showing an older state.
             last = head.written_to if head.written_to is not None else window
         first = max(window, head.carried_to if head.carried_to is not None else window) + 1
         return range(first, min(last, first + CARRY_LIMIT - 1) + 1)

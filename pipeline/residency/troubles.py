@@ -1,4 +1,4 @@
-"""What is not as it should be in sources, counted for metrics."""
+"""Counts sources in trouble, and counters of all sources, for metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Reason = TypeVar("Reason", bound=str)
 
 
 def troubles(sources: Iterable[SourceResidency]) -> dict[str, int]:
-    """Return how many are partial, degraded, disconnected, drifting or limited, of those that are read."""
+    """Return how many sources still read are partial, degraded, disconnected, drifting or limited."""
     read = [source for source in sources if source.head.closed_reason in ("", "silent")]
     trusts = [source.overall_trust().trust for source in read if source.opened and not source.head.closed_at]
     return {
@@ -26,7 +26,7 @@ def troubles(sources: Iterable[SourceResidency]) -> dict[str, int]:
 
 
 def counted(sources: Iterable[SourceResidency], of: Callable[[Pools], Counter[Reason]]) -> Counter[Reason]:
-    """Add up one of the counters of all sources, by reason, and begin to count anew."""
+    """Return the sum of one of the counters over all sources, by reason, and reset it."""
     found: Counter[Reason] = Counter()
     for source in sources:
         if counter := of(source.pools):

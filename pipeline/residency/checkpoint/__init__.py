@@ -1,1 +1,1 @@
-"""Checkpoints of sources: what changed, bases in turns, and the way back."""
+"""Checkpoints of sources: bases, written in turns, and restoring from them."""

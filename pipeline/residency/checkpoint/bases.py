@@ -14,22 +14,22 @@ from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import BASE, NO_BASE, BasePart, SourceBase, part_slot, slot_key
 
 SHARE = 2.0
-"""Changes between two bases, of the number of blocks: more of them cost a start more, fewer more bases."""
+"""Changes between two bases, per resident block: more make a start slower, fewer mean more bases."""
 MIN_CHANGES = 4096
-"""Fewer are applied again sooner than a base is written."""
+"""Applying fewer again is faster than writing a base."""
 MAX_SECONDS = 600.0
-"""Between two bases while any block changes: far less than the log keeps."""
+"""Longest time between two bases while any block changes: far less than the log keeps."""
 BLOCKS_A_SECOND = 150.0
-"""That a base may have for the time since the last one, about 5 kB a second, if too little changed. Whoever
-continues reads the log from the oldest base on: that of a small pool which hardly changes must not be old."""
+"""If too little changed, a base of n blocks waits n seconds divided by this: about 5 kB a second. A worker
+that continues reads the log from the oldest base on: that of a small, hardly changing pool must be young."""
 MIN_SECONDS = 30.0
-"""Between two bases for which too little changed. Where no block changed a base is a small record: entries
-are not written again."""
+"""Shortest time between two bases if too little changed. Where no block changed, a base is a small record:
+entries are not written again."""
 HEAD_BYTES = 2 << 20
-"""Of a head in one record."""
+"""Most bytes of a head in one record."""
 
 CheckpointRecord = tuple[bytes, bytes | None]
-"""Key and value; None: the key has no value any more."""
+"""Key and value; None deletes the key."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -37,32 +37,32 @@ _encode = msgspec.msgpack.Encoder().encode
 class SourceBases:
     """Writes the bases of one source.
 
-    A base that takes several records may be written over several checkpoints. Only the last of them makes it
-    count; until then the one before stands.
+    A base that takes several records may be written over several checkpoints. Only its last record makes it
+    count; until then the base before it does.
     """
 
     def __init__(
         self, source: SourceResidency, base: SourceBase | None = None, written: Iterable[str | int] = ()
     ) -> None:
-        """`base` is the one which a restored source is of, `written` the slots that the log has."""
+        """`base` is the one from which the source was restored, `written` the slots that the log has."""
         self.source = source
         self.lacks: int | None = None
         """Offset of the first record that the base in the log lacks; None if it lacks none."""
         self.number = base.number if base is not None else NO_BASE
-        """That of the base in the log."""
+        """Number of the base in the log."""
         self._lacks_then: int | None = None
-        """As `lacks`, of the base that is being written."""
+        """As `lacks`, for the base that is being written."""
         self._parts = base.parts if base is not None and base.head is not None else None
-        """Those of the base in the log, if all of them are of entries."""
+        """How many parts the base in the log has, if all of them hold entries."""
         self._written: set[str | int] = {*written}
         self._operations = source.pools.operations
-        """When the last base was begun."""
+        """`Pools.operations` when the last base was begun."""
         self._lacking_since: float | None = None
         """Wall clock of the first cut after `lacks`."""
         self._waiting: Iterator[CheckpointRecord] | None = None
 
     def changed(self, offset: int) -> None:
-        """The record at `offset` was applied to the source."""
+        """Note that the record at `offset` was applied to the source."""
         if self.lacks is None:
             self.lacks = offset
         if self._lacks_then is None:
@@ -79,10 +79,10 @@ class SourceBases:
         return self.number == NO_BASE
 
     def due(self, now: float) -> bool:
-        """Return whether a base shall begin at wall clock `now`.
+        """Return whether to begin a base at wall clock `now`.
 
-        The first one does at once: of a source without one, rows say what nobody knows any more if the log
-        loses its records.
+        The first one begins at once: without it, rows would show what cannot be restored any more if the log
+        loses the records.
         """
         if self.lacks is None or self.begun:
             return False
@@ -98,7 +98,7 @@ class SourceBases:
         return now - self._lacking_since >= min(wait, MAX_SECONDS)
 
     def begin(self, next_offset: int) -> None:
-        """Let the state, which is that of all records before an offset, become the next base."""
+        """Begin the next base: the present state, which has all records before `next_offset`."""
         pools = self.source.pools
         pools.settle()
         head = _encode(self.source.head)
@@ -113,7 +113,7 @@ class SourceBases:
         self._lacking_since = None
 
     def take(self) -> CheckpointRecord | None:
-        """Return the next record of the base that was begun; None behind its last one."""
+        """Return the next record of the base that was begun; None after its last one."""
         assert self._waiting is not None
         record = next(self._waiting, None)
         if record is None:
@@ -121,7 +121,7 @@ class SourceBases:
         return record
 
     def nothing(self) -> list[CheckpointRecord]:
-        """Return the records after which the log has nothing of the source."""
+        """Return the records that delete all keys of the source from the log."""
         return [(self._key(slot), None) for slot in sorted(self._written, key=str)]
 
     def _records(

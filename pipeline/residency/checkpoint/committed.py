@@ -15,39 +15,39 @@ Sources = Mapping[SourceKey, SourceResidency]
 
 
 class Committed:
-    """Records before `end` were committed by another state.
+    """Records before `end`, which were committed by another state.
 
-    One that goes on from its checkpoint, `meta`, applies to each source what its base lacks of them.
+    A state that continues from its checkpoint, `meta`, applies to each source what its base lacks of them.
     """
 
     def __init__(self, end: int = 0, meta: PartitionMeta | None = None) -> None:
         self.end = end
         self.meta = meta
-        """None where checkpoints are lost, or everything is applied that was committed with them."""
+        """None if checkpoints are lost, or once everything committed with them is applied."""
         self.begins = 0 if meta is None else begins(meta)
         """Offset of the first record that some source lacks."""
         self._included = {} if meta is None else included(meta)
         self._behind: set[SourceKey] = set()
-        """Sources that lack records which the log has no more."""
+        """Sources that lack records which the log no longer has."""
 
     def included(self, key: SourceKey) -> int:
-        """Return the offset before which a source has, or may not have, what it said."""
+        """Return the offset before which the source's records are in it already, or must not come into it."""
         return self._included.get(key, 0)
 
     def again(self, numbered: Numbered, key: SourceKey) -> Numbered | None:
-        """Return what of records a source lacks although it was committed."""
+        """Return the part of `numbered` that was committed but that the source lacks, if any."""
         return between(numbered, self.included(key), self.end)
 
     def later(self, records: Sequence[Numbered]) -> list[tuple[int, Readable]]:
-        """Return what of records was not committed."""
+        """Return the records, or parts of runs, that were not committed."""
         behind = (between(numbered, self.end, math.inf) for numbered in records)
         return [numbered for numbered in behind if numbered is not None]
 
     def removed(self, keys: Iterable[SourceKey], beginning: int) -> int:
-        """Note that the log lost records before an offset; return where to go on, of those committed.
+        """Note that the log lost records before `beginning`; return where to continue in what was committed.
 
-        Only sources lack something whose bases lack some: they go on behind all that was committed, as rows
-        say already what it said.
+        Only sources whose bases lack some of them lack something now. They continue after all that was
+        committed, as rows already show it.
         """
         reached = min(beginning, self.end)
         self._behind |= {key for key in keys if self.included(key) < reached}
@@ -55,7 +55,7 @@ class Committed:
         return reached
 
     def applied(self, sources: Sources, forget_seconds: float) -> tuple[Silence, set[SourceKey]] | None:
-        """Bring sources to where the checkpoint was, as all that was committed is applied to them.
+        """Bring sources to where the checkpoint was, after all that was committed is applied to them.
 
         Returns when each was heard, and those that lack something; None if there was no checkpoint.
         """

@@ -39,7 +39,7 @@ class Copied(NamedTuple):
 
 
 def copied(pool: Pool) -> Iterator[Copied]:
-    """Yield what a pool has, which costs as long as that much memory takes to copy."""
+    """Yield copies of a pool's entries, in the time that copying this much memory takes."""
     for copies in (pool.copies, pool.repeats.table):
         live = copies.live()
         contents = copies.contents_of(live["hash"]) if copies.keeps_contents else np.empty(0, np.uint64)
@@ -87,8 +87,8 @@ def unpacked_entries(pool: Pool, entries: PoolEntries) -> BlockColumns:
     hashes = np.frombuffer(entries.hashes, _HASHES)
     count = len(hashes)
     sizes = _each(np.frombuffer(entries.block_sizes, _SIZES), count)
-    # Where nothing is known of chains, the record has no columns for them. All is copied, so that compiled
-    # code gets arrays that can be written.
+    # Where nothing is known of chains, the record has no columns for them. All is copied, as compiled code
+    # needs writable arrays.
     roots = np.frombuffer(entries.roots or bytes(count * HASH_BYTES), _HASHES)
     depths = np.frombuffer(entries.depths or bytes(count * _DEPTHS.itemsize), _DEPTHS)
     return BlockColumns(

@@ -12,9 +12,9 @@ from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import SourceBase
 
 BASE_BYTES = 4 << 20
-"""Of bases per checkpoint, and one more record at most: a checkpoint must not hold the worker up."""
+"""Bytes of bases per checkpoint, and one more record at most: a checkpoint must not hold the worker up."""
 LAST_BLOCKS = 640_000
-"""In bases of the last checkpoint of an owner, which has some seconds for all its partitions: 16 MiB."""
+"""Blocks in bases of an owner's last checkpoint, 16 MiB: it has only seconds for all its partitions."""
 
 
 class PartitionBases:
@@ -23,7 +23,7 @@ class PartitionBases:
     def __init__(self) -> None:
         self._by_source: dict[SourceKey, SourceBases] = {}
         self._forgotten: list[CheckpointRecord] = []
-        """What takes the records of forgotten sources out of the log."""
+        """Records that delete those of forgotten sources from the log."""
 
     def add(
         self,
@@ -36,15 +36,15 @@ class PartitionBases:
         self._by_source[key] = SourceBases(source, base, written)
 
     def leftovers(self, keys: Iterable[bytes]) -> None:
-        """Take out of the log what it has under some keys: parts of a first base that was not finished."""
+        """Delete keys from the log: parts of a first base that was not finished."""
         self._forgotten += [(key, None) for key in keys]
 
     def forget(self, key: SourceKey) -> None:
-        """Keep nothing of a source."""
+        """Delete all that the log has of a source."""
         self._forgotten += self._by_source.pop(key).nothing()
 
     def changed(self, key: SourceKey, offset: int) -> None:
-        """The record at `offset` was applied to a source."""
+        """Note that the record at `offset` was applied to a source."""
         self._by_source[key].changed(offset)
 
     def standing(self, key: SourceKey) -> tuple[int, int | None]:
@@ -56,7 +56,7 @@ class PartitionBases:
     def cutting(self, now: float, next_offset: int, *, last: bool) -> Steps[list[CheckpointRecord]]:
         """Make the records of a checkpoint at wall clock `now`, of the state before `next_offset`.
 
-        The `last` one of an owner has a base of all that changed, as far as there is time for them.
+        The `last` one of an owner has a base of every source that changed, as far as there is time.
         """
         records, self._forgotten = self._forgotten, []
         if last:
@@ -65,7 +65,7 @@ class PartitionBases:
         begun = [bases for bases in self._by_source.values() if bases.begun]
         due = [bases for bases in self._by_source.values() if bases.due(now)]
         room = BASE_BYTES
-        # First bases come first, then those of which a start has to read most.
+        # First bases come first, then those for which a start has to read most of the log.
         for bases in [*begun, *sorted(due, key=_turn)]:
             if room <= 0:
                 break

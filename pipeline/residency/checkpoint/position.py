@@ -1,4 +1,4 @@
-"""Where a partition stands, as its checkpoint says it."""
+"""How far the state of a partition is, as its checkpoint records it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _decode_key = msgspec.msgpack.Decoder(tuple[str, int, str | int]).decode
 
 
 def read(value: bytes) -> PartitionMeta:
-    """Return what the record under META_KEY says. Raises CheckpointFormatUnknown, CheckpointDamaged."""
+    """Return what the record under META_KEY holds. Raises CheckpointFormatUnknown, CheckpointDamaged."""
     with damaged_if_it_fails(META_KEY):
         found = _decode_format(value).format
         if found != FORMAT:
@@ -33,7 +33,7 @@ def begins(meta: PartitionMeta) -> int:
 
 
 def included(meta: PartitionMeta) -> dict[SourceKey, int]:
-    """Return the offset before which each source has, or may not have, what it said."""
+    """Return the offset before which each source's records are in it already, or must not come into it."""
     gone = {(one.replica, one.dp_rank): one.offset for one in meta.forgotten}
     return gone | {
         (one.replica, one.dp_rank): meta.next_offset if one.lacks is None else one.lacks

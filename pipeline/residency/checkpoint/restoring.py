@@ -1,4 +1,4 @@
-"""A source as the records of its base have it."""
+"""Restores a source from the records of its base."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def restore(
 ) -> tuple[SourceResidency, SourceBase]:
     """Return the source whose base has this key, and the base.
 
-    `latest` holds the last record of every key; `contradicts` says what of a source does not fit together.
+    `latest` holds the last record of every key; `contradicts` returns what of a source is inconsistent.
 
-    Raises CheckpointCorrupt when a record that the base consists of is missing or of another one, and
-    CheckpointDamaged when what the records say does not fit together.
+    Raises CheckpointCorrupt when a record of the base is missing or of another base, and CheckpointDamaged
+    when the records contradict each other.
     """
     replica, dp_rank, _ = msgspec.msgpack.decode(key)
     base = _decode_base(latest[key])
@@ -59,8 +59,8 @@ def restore(
 def _put(source: SourceResidency, parts: Iterable[PoolEntries]) -> None:
     found = [(source.pools[part.medium, part.group_idx], part) for part in parts]
     for counted in source.pools.counted:
-        # Entries come in the order of their slots: in a table that grows with them all would crowd at its
-        # beginning.
+        # Entries come in the order of their slots: in a table that grows with them, all would cluster at
+        # its beginning.
         packed = sum(len(part.hashes) for into, part in found if into is counted and not part.repeats)
         counted.copies.make_room(packed // HASH_BYTES)
     for pool, part in found:

@@ -1,6 +1,6 @@
-"""Whether the restored state of a source fits together, so that going on with it cannot fail.
+"""Checks that the restored state of a source is consistent, so that continuing with it cannot fail.
 
-The types of `schemas.checkpoints` bound single values. Here it is what several of them say of each other.
+The types of `schemas.checkpoints` bound single values. Here values are checked against each other.
 """
 
 from __future__ import annotations

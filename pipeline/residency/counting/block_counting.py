@@ -1,4 +1,4 @@
-"""The loop that counts copies in the block table of a pool, and says what became and ceased to be resident.
+"""The loop that counts copies in a pool's block table, and records what became resident or ceased to be.
 
 Changes name a block by its content hash if that was known when it was filled, else by its own hash.
 """
@@ -21,13 +21,13 @@ from pipeline.residency.histogram import bucket_of
 from schemas.residency import EVICTED, FILLED, GENERATED
 
 DECODING_SECONDS: Final = 4.0
-"""Since the block before came: then decoding may have completed one that is announced alone."""
+"""A block that is announced alone this soon after the one before it may have been completed by decoding."""
 DECODED_TOKENS: Final = 128
-"""Of a block: to decode more takes longer on most engines, so what comes so soon was rather a prompt's."""
+"""Of a block: decoding more takes longer on most engines, so what comes so soon was rather a prompt's."""
 
 
 class Blocks(NamedTuple):
-    """The arrays of a `BlockTable`, which keeps contents if there are links, and what changes."""
+    """The arrays of a `BlockTable`, which keeps contents if there are links, and room for changes."""
 
     entries: Entries
     contents: Hashes
@@ -35,7 +35,7 @@ class Blocks(NamedTuple):
 
 
 class Where(NamedTuple):
-    """What a `BlockTable` says of them."""
+    """How a `BlockTable` spreads its entries, and how many it has room for."""
 
     spread: np.uint64
     room: int
@@ -50,13 +50,13 @@ class Chain(NamedTuple):
     content: np.uint64
     """Content hash of the block before, or of the one that the loop is at."""
     known: bool
-    """Whether that is known: 0 is the one before a chain's start."""
+    """Whether that is known: before the start of a chain it is, and is 0."""
     kind: int
-    """Of the change if a block comes."""
+    """Kind of the change if the block becomes resident."""
 
 
 def room_for(operations: int) -> ChangeRows:
-    """Return room for the changes that so many operations make; how much is filled, the progress says."""
+    """Return room for the changes of this many operations; the progress records how much is used."""
     return np.empty(operations, CHANGE)
 
 
@@ -77,7 +77,7 @@ def held_at(store: Blocks, pool: Where, slot: int) -> Any:
 
 @inlined
 def _content_after(content: np.uint64, known: bool, links: Hashes, at: int) -> np.uint64:
-    """Return the content hash of the block behind one whose is this, if that is known; else UNKNOWN."""
+    """Return the content hash of the block after one with this `content`, if that is known; else UNKNOWN."""
     after: np.uint64 = UNKNOWN
     if known and len(links) > 0 and links[at] != UNKNOWN:
         after = follow(content, links[at])
@@ -111,7 +111,7 @@ def chain_of(
                     content = contents[above]
                     known = content != UNKNOWN
         if len(contents) > 0:
-            for done in range(start, operation):  # before it went to the interpreter
+            for done in range(start, operation):  # before the loop returned to the interpreter
                 content = _content_after(content, known, links, done)
                 if content == UNKNOWN:
                     content = contents[find_entry(entries, hashes[done], pool.spread)]
@@ -171,7 +171,7 @@ def first(store: Blocks, pool: Where, slot: int, chain: Chain, copy: Copy, tally
 
 @inlined
 def _change(store: Blocks, reached: Any, kind: int, row: Any, copy: Copy) -> Any:
-    """Return one more change, which has all but its hash and what is of fills only."""
+    """Return one more change, complete except for its hash and what only fills have."""
     change: Any = store.found[reached.changes]
     reached.changes += 1
     change.kind = kind

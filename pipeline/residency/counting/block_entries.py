@@ -1,7 +1,7 @@
 """Entries of resident blocks in a flat hash table, and compiled code that finds, frees and sets them.
 
-A slot without copies is free. Where an entry lies follows from a secret of its source, so nobody can choose
-hashes that meet.
+A slot without copies is free. Where an entry lies depends on a secret of its source, so nobody can choose
+hashes that collide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ENTRY: Final = np.dtype(
     ]
 )
 MAX_DEPTH: Final = 0xFFFF
-"""Blocks deeper in their chains than that are said to be that deep."""
+"""Blocks deeper in their chains are recorded with this depth."""
 
 _FETCHED = 3
 _HALF = np.uint64(32)
@@ -83,7 +83,7 @@ remove = compiled(over(hash_table.free, "remove", _BESIDE))
 
 @compiled
 def fetch_slots(entries: Any, spread: np.uint64, block: np.uint64) -> None:
-    """Begin to bring the slots into the cache where a block is, or would come."""
+    """Prefetch into the cache the slots where a block is, or would come."""
     slot = _home(entries, block, spread)
     fetch_ahead(entries, slot)
     fetch_ahead(entries, slot + _FETCHED)
@@ -102,7 +102,7 @@ def find_contents(entries: Any, contents: Hashes, spread: np.uint64, hashes: Has
 def move_entries(
     source: Any, contents: Hashes, target: Any, target_contents: Hashes, spread: np.uint64
 ) -> None:
-    """Put all entries into a table that has none."""
+    """Move all entries into an empty table."""
     for slot in range(len(source)):
         if source[slot].copies != 0:
             into = find_entry(target, source[slot].hash, spread)

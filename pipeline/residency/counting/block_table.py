@@ -42,7 +42,7 @@ class BlockTable:
     """`Copies` with all that rows and checkpoints need; at most three quarters of its slots are taken."""
 
     def __init__(self, blocks: int = 0, *, spread: int) -> None:
-        """`blocks`: as many have room. `spread`: from `new_spread`."""
+        """`blocks`: how many have room at least. `spread`: from `new_spread`."""
         self.entries = _vacant(blocks)
         self.contents: Hashes = np.empty(0, np.uint64)
         """Content hash of each slot's block, 0 where it is not known; empty until `keep_contents`."""
@@ -71,7 +71,7 @@ class BlockTable:
     def contents_of(self, hashes: Hashes) -> Hashes:
         found = np.zeros(len(hashes), np.uint64)
         if len(self.contents):
-            # A column of entries is strided, which would be compiled apart, when it comes first.
+            # A column of entries is strided: the first one would make numba compile the loop once more.
             hashes = np.ascontiguousarray(hashes)
             find_contents(self.entries, self.contents, self.spread, hashes, found)
         return found
@@ -132,7 +132,7 @@ class BlockTable:
             self._rebuild(self.blocks)
 
     def put(self, columns: BlockColumns) -> None:
-        """Do it; raises ValueError for columns of different lengths, as compiled code does not look."""
+        """Set entries. Raises ValueError for columns of different lengths: compiled code does not check."""
         count = len(columns.hashes)
         if any(len(column) != count for column in columns):
             raise ValueError("columns of different lengths")
@@ -160,5 +160,5 @@ def in_table(head: PoolHead, shared: Shared) -> BlockTable:
 
 
 def new_spread() -> int:
-    """Return a factor that spreads hashes of any kind over places: odd, below 2**63, and nobody knows it."""
+    """Return a secret random factor that spreads hashes of any kind over slots: odd, below 2**63."""
     return secrets.randbits(62) << 1 | 1

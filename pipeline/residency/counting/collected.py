@@ -1,4 +1,4 @@
-"""Stores and removals that wait to be counted, by the thousand."""
+"""Stores and removals that wait to be counted, thousands at a time."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Collected:
         self._parts: list[Events] = []
         """Before those in `_events`."""
         self._events: list[tuple[bytes, float, int, bytes]] = []
-        """Packed hashes, event time, their block size if they came or REMOVAL, and the packed hash of the
-        block before the first one, or NO_PARENT."""
+        """Packed hashes, event time, block size of a store or REMOVAL, and the packed hash of the block
+        before the first one, or NO_PARENT."""
         self.add = self._events.append
-        """Adds an event that `store` has nothing to say of: called for almost every event of a fleet."""
+        """Adds an event that needs nothing else of `store`: called for almost every event of a fleet."""
         self._adapters: dict[int, int] = {}
         """Index in `_events` to the code of a LoRA, where a store has one."""
         self._links: dict[int, bytes] = {}
@@ -52,7 +52,7 @@ class Collected:
         *,
         repeatable: bool,
     ) -> None:
-        """A copy of each hash came; where `repeatable`, a chain's start counts only if one was absent.
+        """Add a store; where `repeatable`, one that starts a chain counts only if one block was absent.
 
         `links`, packed, are as many as the hashes, or none.
         """
@@ -72,7 +72,7 @@ class Collected:
         self._parts.append(Events(*map(without_the_rest, events)))
 
     def take(self) -> Events:
-        """Return what was collected, one event at least, and begin anew."""
+        """Return what was collected, at least one event, and start over."""
         self._end_part()
         parts, self._parts = self._parts, []
         if len(parts) == 1:
@@ -112,7 +112,7 @@ class Collected:
 
 
 def _none(hashes: Hashes) -> Hashes:
-    """Return as many links that are not known."""
+    """Return an unknown link for each hash."""
     return np.zeros(len(hashes), np.uint64)
 
 

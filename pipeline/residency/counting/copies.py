@@ -1,4 +1,4 @@
-"""What a pool counts its copies in."""
+"""The interface of what a pool counts its copies in."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Copies(Protocol):
         """How many are resident."""
 
     def count(self, events: Events, sizes: Sizes, rules: Rules, tally: Tally, several: Several) -> ChangeRows:
-        """Apply events, as `count_copies` does it, to the end or until one LEFT_UNKNOWN.
+        """Apply events, as `count_copies` does it, to the end or until LEFT_UNKNOWN.
 
-        Return what became and ceased to be resident.
+        Return what became resident and what ceased to be.
         """
 
     def add(self, block: int, copies: int, *, several_sizes: bool) -> None:
@@ -48,16 +48,16 @@ class Copies(Protocol):
         """Return the content hash of each block, 0 where it is not known or the block is not resident."""
 
     def make_room(self, blocks: int) -> None:
-        """So many blocks of a checkpoint are about to be `put`."""
+        """Make room for blocks of a checkpoint that are about to be `put`."""
 
     def put(self, columns: BlockColumns) -> None:
         """Set entries as a checkpoint has them; zero copies removes one."""
 
     def clear(self) -> tuple[Entries, Hashes]:
-        """All blocks are gone; return those that changes tell of, and their content hashes."""
+        """Drop all blocks; return those that need a change, and their content hashes."""
 
     def give_up(self) -> None:
-        """Nobody asks for them any more."""
+        """Free what they take: nobody asks for them any more."""
 
 
 NewCopies = Callable[[PoolHead, Shared], Copies]

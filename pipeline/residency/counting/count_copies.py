@@ -1,8 +1,8 @@
 """The loop that counts the copies of blocks, for all stores that have them.
 
-It is a template (`connectors.process.template`). Where a block's entry is, and what is kept of it, say the
-verbs below, which each store has of its own: `block_counting` those of the replica agent's tables,
-`pipeline.index.holdings.counting` those of the table that all pools of the index share.
+It is a template (`connectors.process.template`). The verbs below determine where a block's entry is and what
+is kept of it. Each store has its own: `block_counting` for the replica agent's tables,
+`pipeline.index.holdings.counting` for the table that all pools of the index share.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ PROGRESS: Final = np.dtype(
 """How far the loop came, and what it counted."""
 
 FETCHED_AHEAD: Final = 64
-"""Blocks whose slots are on their way into the cache while the loop is at the one before them."""
+"""How many blocks ahead of the loop their slots are prefetched into the processor's cache."""
 
 STORED, FIRST, REMOVED, LAST = range(4)
 """Columns of the counts per size code: copies that came, first ones, copies that left, last ones."""
 
 FINISHED, NEEDS_ROOM, NEEDS_SIZES, LEFT_UNKNOWN = range(4)
-"""Why the loop returned; in all cases but the first before the next operation of its progress."""
+"""Why the loop returned; unless FINISHED, it did not apply the operation that its progress shows."""
 
 
 class Rules(NamedTuple):
-    """What holds of the events of a pool."""
+    """What holds for the events of a pool."""
 
     chained: bool
     """The blocks of an event follow each other after their parent. The root and depth of blocks whose parent
@@ -53,8 +53,8 @@ class Rules(NamedTuple):
     one_copy: bool
     """A store of a resident block repeats it."""
     all_known: bool
-    """Every event so far is known: if an unknown block leaves, some store that seemed to repeat others did
-    not, and none is taken for a repetition any more."""
+    """Every event so far is known: if an unknown block leaves, some store that seemed to repeat others was a
+    copy, and none is taken for a repetition any more."""
     decodes_singly: bool
     """A block that decoding completes is announced by itself, and what is computed for a prompt together."""
     repeated: bool = False
@@ -67,13 +67,13 @@ class Tally(NamedTuple):
     counts: npt.NDArray[np.int64]
     """(size codes, 4): by STORED, FIRST, REMOVED, LAST."""
     lifetimes: npt.NDArray[np.int64]
-    """(BUCKETS,): last copies that left."""
+    """(BUCKETS,): last copies that left, by the block's lifetime."""
     progress: npt.NDArray[np.void]
     """(1,) of PROGRESS."""
 
 
 def no_tally(size_codes: int) -> Tally:
-    """Return the tally of nothing yet."""
+    """Return an empty tally."""
     return Tally(
         np.zeros((size_codes, LAST + 1), np.int64), np.zeros(BUCKETS, np.int64), np.zeros(1, PROGRESS)
     )
@@ -86,14 +86,14 @@ class Copy(NamedTuple):
     operation: int
     size_code: int
     tokens: int
-    """Of its size."""
+    """Of a block of its size."""
     stored: int
     """Tokens stored in the pool before."""
 
 
-# The verbs. `store` has arrays, `pool` says which pool it is about.
+# The verbs. `store` has the arrays, `pool` identifies the pool.
 fetch: Any = part
-"""`fetch(store, pool, block)` begins to bring into the cache what `find` looks at."""
+"""`fetch(store, pool, block)` prefetches into the cache what `find` looks at."""
 find: Any = part
 """`find(store, pool, block)` returns the slot of a block, or the free one where it would come."""
 held_at: Any = part
@@ -119,13 +119,13 @@ def chain_of(store: Any, pool: Any, rules: Any, events: Any, event: int, start: 
 
 @inlined
 def reaches(store: Any, rules: Any, chain: Any, events: Any, operation: int) -> Any:
-    """Return what is known of a chain at the block of an operation by what its event says of it."""
+    """Return what is known of a chain at the block of an operation, using what its event says of it."""
     return chain
 
 
 @inlined
 def goes_on(store: Any, chain: Any, slot: int) -> Any:
-    """Return what is known of a chain behind the block, which is resident now, at a slot."""
+    """Return what is known of a chain after the block at a slot, which is resident now."""
     return chain
 
 
@@ -144,7 +144,7 @@ def count(
     """Apply events in order until all are applied, or one operation needs the interpreter.
 
     `sizes` are the tokens per block of each size code. A count never falls below zero: removals of unknown
-    blocks are normal after joining late. Of stores, in the end those still `may_repeat` that did.
+    blocks are normal after joining late. At the end, `may_repeat` is set only for stores that did repeat.
     """
     store, events, tally = borrowed(store), borrowed(events), borrowed(tally)
     rows, hashes, counts = events.rows, events.hashes, tally.counts

@@ -9,7 +9,7 @@ from schemas.pool_checkpoints import FlowState
 
 
 def added(one: FlowState, other: FlowState) -> FlowState:
-    """Return what came and went in both."""
+    """Return the sums of both."""
     *counts, lifetimes = astuple(one)
     *others, other_lifetimes = astuple(other)
     sums = [sum(pair) for pair in zip(counts, others, strict=True)]

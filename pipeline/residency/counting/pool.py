@@ -25,14 +25,14 @@ from schemas.residency import CLEARED
 
 
 class Pool:
-    """Resident blocks of one medium and group of a source incarnation.
+    """Resident blocks of one medium and group of a source.
 
     A block is born at the event time of its first copy; its lifetime ends with the last copy. What was
     collected counts once it is settled.
     """
 
     def __init__(self, head: PoolHead, shared: Shared, copies: Copies) -> None:
-        """`head` may come from a checkpoint, whose entries follow by `put`; `copies` are none yet."""
+        """`head` may come from a checkpoint, whose entries are then set by `put`; `copies` is still empty."""
         self.head = head
         self._shared = shared
         self.copies = copies
@@ -44,14 +44,14 @@ class Pool:
         self._collect = self._collected.add
         self._early = None if head.removes else head.early_stores
         self._codes: dict[int, int] = {size: code for code, size in enumerate(head.block_sizes)}
-        """Of block sizes: stores of a single hash bring nothing new of these."""
+        """By block size; stores of a single hash in one of these sizes need not be announced."""
         self._sizes_of_several = {size for size, code in self._codes.items() if head.several_hashes[code]}
-        """Block sizes that stores of several hashes bring nothing new of."""
+        """Block sizes for which stores of several hashes need not be announced either."""
         self._chained = head.medium == "gpu"
         """Whether stores say where in a chain they are; those of offload tiers never have a parent."""
 
     def announce(self, block_size: int, *, several: bool) -> None:
-        """A store brings a block size, or a way of announcing it, that was not seen before."""
+        """Register a block size, or a way of announcing it, that no store had before."""
         head = self.head
         code = self._codes.get(block_size)
         if code is None:
@@ -65,9 +65,9 @@ class Pool:
             self._sizes_of_several.add(block_size)
 
     def store(self, event: Stored, at: float, repeatable: bool = False) -> bool:
-        """A copy of each block came; return False, and do nothing, if it must be announced first.
+        """Add a copy of each block; return False, and do nothing, if the store must be announced first.
 
-        With `repeatable`, the start of a chain counts only if one of its blocks was absent.
+        With `repeatable`, a store that starts a chain counts only if one of its blocks was absent.
         """
         packed, parent = event.hashes, event.parent
         if event.block_size not in (self._sizes_of_several if len(packed) > HASH_BYTES else self._codes):
@@ -91,7 +91,7 @@ class Pool:
     def one_copy(self) -> bool:
         """Whether a store of a resident block repeats it: the engine or the medium keeps each once.
 
-        Where nothing announces what leaves, what comes again may have left as well as be a second copy.
+        On store-only media, a block that comes again may just as well have left before.
         """
         return self._shared.one_copy or self.head.store_only or is_kept_once(self.head.medium)
 
@@ -101,16 +101,16 @@ class Pool:
         return self.copies.keeps_contents
 
     def knows(self, block_size: int, *, several: bool) -> bool:
-        """Return whether events are only to be counted.
+        """Return whether events need only be counted.
 
-        Of stores it is asked by their size, and whether they have several hashes; of removals by REMOVAL.
+        Stores are given by their block size and whether they have several hashes, removals by REMOVAL.
         """
         if block_size == REMOVAL:
             return self._early is None
         return block_size in (self._sizes_of_several if several else self._codes)
 
     def add(self, events: Events, *, repeatable: bool) -> None:
-        """Events came that it `knows`; `repeatable` as in `store`. Takes over their rows."""
+        """Add events for which `knows` is true; `repeatable` as in `store`. Takes over their rows."""
         if self._early is not None:
             self._remember(events, self._early)
         if not repeatable:
@@ -134,14 +134,14 @@ class Pool:
                 early.append((parent, packed[start:end]))
 
     def remove(self, packed: bytes, at: float) -> None:
-        """A copy of each hash left."""
+        """Remove a copy of each hash."""
         if self._early is not None:
             self.head.removes = True
             self.forget_early()
         self._collect((packed, at, REMOVAL, NO_PARENT))
 
     def forget_early(self) -> None:
-        """The first stores are of no use any more."""
+        """Forget the first stores, which are of no use any more."""
         if self._early is not None:
             self._shared.early.give_back(sum(len(packed) for _, packed in self._early) // HASH_BYTES)
             self._early.clear()
@@ -177,7 +177,7 @@ class Pool:
         """Count events up to a removal that may prove which announcements were copies; return the rest."""
         head, one_copy, all_known = self.head, self.one_copy, self._shared.all_known(self.head.medium)
         if not all_known:
-            self.repeats.forget()  # nothing is proved by what leaves then
+            self.repeats.forget()  # removals prove nothing then
         repeated = bool(self.repeats) and not one_copy
         singly = self._chained and self._shared.decodes_singly
         rules = Rules(self._chained, one_copy, all_known, singly, repeated)
@@ -198,9 +198,9 @@ class Pool:
         return rest
 
     def _left_unknown(self, block: int, at: float) -> None:
-        """A block leaves that is not resident: it was announced again, as a copy, or is a contradiction.
+        """Handle the removal of a block that is not resident: announced again as a copy, or a contradiction.
 
-        In either case none repeats others from now on.
+        In either case no store repeats others from now on.
         """
         more = self.repeats.counted(block, self.live(), self.copies.contents_of)
         self.repeats.forget()
@@ -269,7 +269,7 @@ class Pool:
             flow.evicted_tokens += evicted * size
 
     def occupancy(self, end: float) -> list[Occupancy]:
-        """Return what is resident, per block size; that it is the `end` of a window changes nothing here."""
+        """Return what is resident, per block size; `end` makes no difference for these pools."""
         self.settle()
         return counted_occupancy(self.head)
 

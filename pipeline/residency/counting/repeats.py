@@ -1,8 +1,8 @@
-"""Blocks that were announced again: copies, perhaps, which only their removals can tell.
+"""Blocks that were announced again: perhaps copies, which only their removals can show.
 
-A store that seems to repeat what is resident counts nothing, but how often that was so is remembered, block
-by block. If one of them leaves once more than it was counted, the engine has made copies: all that were
-announced count from then on.
+A store that seems to repeat what is resident is not counted, but remembered block by block. If a block then
+leaves more often than it was counted, the engine does make copies: all that were announced count from then
+on.
 """
 
 from __future__ import annotations
@@ -33,42 +33,42 @@ from schemas.reasons import GaveUpRepeats
 from schemas.residency import RETURNED
 
 IN_SEVERAL_SIZES: Final = -1
-"""In place of how many blocks there are."""
+"""Instead of the number of blocks: one of them came in several sizes."""
 
 
 class Counted(NamedTuple):
-    """Blocks that were announced again, if that counts."""
+    """What changes in a pool if the blocks that were announced again count as copies."""
 
     back: BlockColumns
-    """Those that seemed to have left."""
+    """Blocks that seemed to have left."""
     grown: BlockColumns
-    """Those of which there are more."""
+    """Resident blocks of which there are more copies."""
     came: Entries
-    """Copies that come with these."""
+    """The copies that these blocks gain."""
 
     def came_of(self, code: int) -> int:
-        """Return how many copies of a size come."""
+        """Return how many copies of a size are gained."""
         return int(self.came["copies"][self.came["size_code"] == code].sum())
 
 
 class Repeats:
     """How often the blocks of a pool were announced again since it was cleared.
 
-    Nothing is known of it any more, until the next clear, where the head says that something was announced
-    again, and no block is here.
+    If the head says that something was announced again but no block is here, it is no longer known how often,
+    until the next clear.
     """
 
     def __init__(self, head: PoolHead, shared: Shared) -> None:
         self._head = head
         self._shared = shared
         self.table = BlockTable(spread=shared.spread)
-        """Of each block its copies beyond those that count, and when the first of them was announced."""
+        """For each block, its copies beyond those that count, and when the first of them was announced."""
 
     def __bool__(self) -> bool:
         return self.table.blocks > 0
 
     def note(self, stores: Events, sizes: Sizes, *, chained: bool) -> None:
-        """Remember stores, whose chains begin with them, that seemed to repeat others; `sizes` by code."""
+        """Remember stores that start chains and seemed to repeat others; `sizes` by code."""
         head, table = self._head, self.table
         known_from_start = bool(self) or not head.repeats
         head.repeats = True
@@ -93,15 +93,15 @@ class Repeats:
         self.table = BlockTable(spread=self._shared.spread)
 
     def forget(self) -> None:
-        """Nothing is remembered any more."""
+        """Forget all that is remembered."""
         if self:
             self.table = BlockTable(spread=self._shared.spread)
 
     def counted(self, block: int, held: Entries, contents_of: Callable[[Hashes], Hashes]) -> Counted | None:
-        """Return what the pool holds if all of this counts, given the entries of what it `held` so far.
+        """Return what changes in the pool if all of this counts, given the entries that it `held` so far.
 
-        None if that does not explain why a block left that is not among these, or if one of them has another
-        size. `contents_of` gives their content hashes.
+        None if that does not explain why `block` left, which is not among these, or if one of them was
+        announced again in another size. `contents_of` gives their content hashes.
         """
         again = self.table.live()
         if np.uint64(block) not in again["hash"]:
@@ -112,15 +112,15 @@ class Repeats:
         if (held["size_code"] != again["size_code"][alike]).any():
             return None
         held["copies"] += again["copies"][alike]
-        # What left and came again since was there all the time.
+        # A block that left and came again since was there all the time.
         held["birth"] = np.minimum(held["birth"], again["birth"][alike])
         return Counted(_columns(again[~alike], self.table.contents_of), _columns(held, contents_of), again)
 
 
 def back_changes(back: BlockColumns, sizes: npt.NDArray[np.uint32], at: float, stored: int) -> ChangeRows:
-    """Return the changes that blocks make which are resident after all, event time `at`.
+    """Return the changes for blocks that turn out to be resident, at event time `at`.
 
-    `sizes`: of each one; `stored`: tokens stored before.
+    `sizes`: of each block; `stored`: tokens stored before.
     """
     rows: ChangeRows = np.zeros(len(back.hashes), CHANGE)
     rows["by_content"] = back.contents != UNKNOWN
@@ -142,7 +142,7 @@ def count_repeats(
 ) -> int:
     """Count a copy of each block; `entries` has room. Return how many blocks there are then.
 
-    IN_SEVERAL_SIZES where one of them is.
+    Returns IN_SEVERAL_SIZES where one of them came in another size before.
     """
     contents = borrowed(contents)
     entries, stores = borrowed(entries), borrowed(stores)

@@ -21,7 +21,7 @@ EARLY_STORES: Final = 256
 EARLY_HASHES: Final = 16_384
 """Blocks that the first stores of all pools of a source have together."""
 MOST_REPEATS: Final = 400_000
-"""Blocks announced again that a pool remembers, where nobody says otherwise."""
+"""Blocks announced again that a pool remembers, by default."""
 
 
 class Adapters:
@@ -51,7 +51,7 @@ class Adapters:
         return code
 
     def codes_of(self, run: PlainRun) -> npt.NDArray[np.uint16]:
-        """Return the codes of a chunk's LoRAs, NO_LORA first; new names get theirs in a run's order."""
+        """Return the codes of a chunk's LoRAs, NO_LORA first; new names get theirs in the run's order."""
         names = run.chunk.loras
         known = [self.known(name) for name in names]
         if None in known:
@@ -66,7 +66,7 @@ class EarlyRoom:
     """Counts the blocks of remembered first stores."""
 
     def __init__(self, hashes: int) -> None:
-        """`hashes`: what they have so far."""
+        """`hashes`: how many they have so far."""
         self._hashes = hashes
 
     @property
@@ -75,34 +75,33 @@ class EarlyRoom:
         return EARLY_HASHES - self._hashes
 
     def take(self, hashes: int) -> bool:
-        """Tell whether a store of so many blocks may be remembered, and count it if so."""
+        """Return whether a store of this many blocks may be remembered, and count it if so."""
         if self._hashes + hashes > EARLY_HASHES:
             return False
         self._hashes += hashes
         return True
 
     def give_back(self, hashes: int) -> None:
-        """Stores of so many blocks are forgotten."""
+        """Uncount the blocks of stores that are forgotten."""
         self._hashes -= hashes
 
 
 class Shared:
-    """One of each for all pools of a source."""
+    """What all pools of a source share."""
 
     def __init__(self, adapters: Adapters, early: EarlyRoom, spread: int) -> None:
         self.adapters = adapters
         self.early = early
         self.spread = spread
-        """Of the block tables."""
+        """Secret factor of the block tables (`new_spread`)."""
         self.one_copy = False
         """Whether the engine knows at most one copy of each block."""
         self.decodes_singly = False
         """Whether the engine announces a block that decoding completes by itself."""
         self.without_content: Counter[WithoutContent] = Counter()
-        """Blocks that were filled where others have content hashes, and have none, since this was looked at
-        last."""
+        """Blocks filled without a content hash where others have one, by reason, since this was last read."""
         self.all_known: Callable[[str], bool] = lambda medium: False
-        """Tells whether all that happened on a medium is known, so that no block is unknown that leaves."""
+        """Returns whether all that happened on a medium is known, so that no unknown block can leave it."""
         self.unknown_removed: Callable[[str], None] = lambda medium: None
         """Called when unknown blocks left a medium, in the open window."""
         self.gave_up_repeats: Counter[GaveUpRepeats] = Counter()
@@ -110,4 +109,4 @@ class Shared:
         self.most_repeats = MOST_REPEATS
         """Blocks announced again that a pool remembers."""
         self.copies_proved: Callable[[], None] = lambda: None
-        """Called when what left proves that no store repeats others."""
+        """Called when removals prove that no store repeats others."""

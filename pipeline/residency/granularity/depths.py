@@ -1,11 +1,11 @@
-"""How deep fine blocks are in their sequences, as far as their chains tell."""
+"""How deep fine blocks are in their sequences, as far as their chains show."""
 
 from __future__ import annotations
 
 from schemas.pool_checkpoints import FineBlock, GranularState
 
 MANY = 1 << 17
-"""Blocks to remember before it is better to begin anew."""
+"""Blocks to remember before it is better to start over."""
 
 
 class Depths:
@@ -15,15 +15,15 @@ class Depths:
         self._state = state
         self._unknown: set[int] = set()
         self.looked_at: set[int] = set()
-        """Blocks that an answer rests on: if one of them comes, leaves or gets another parent, `forget`."""
+        """Blocks that answers rest on: call `forget` if one of them comes, leaves or gets another parent."""
 
     @property
     def many(self) -> bool:
-        """Tell whether much is remembered, most of it of blocks that nobody asks for any more."""
+        """Whether much is remembered, most of it about blocks that nobody asks for any more."""
         return len(self.looked_at) > MANY
 
     def forget(self) -> None:
-        """Chains changed."""
+        """Forget all answers, as chains changed."""
         self._unknown.clear()
         self.looked_at.clear()
 
@@ -31,7 +31,7 @@ class Depths:
         """Return how many fine blocks the sequence has up to and including this one, if that is known.
 
         A parent may be announced (again) after its child, so depths are looked up when they are needed. A
-        chain that bites its own tail, which no engine makes, has no depth.
+        cyclic chain, which no engine makes, has no depth.
         """
         path: dict[int, FineBlock] = {}
         at: int | None = block

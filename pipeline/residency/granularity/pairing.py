@@ -1,10 +1,10 @@
 """Which coarse block covers which fine blocks.
 
-It is nowhere on the wire. Both chains describe the same tokens,
-so the coarse block that ends at token n * coarse of its chain covers the fine blocks before the fine
-block that ends at the same token of the fine chain. An engine announces both chains of a request in the
-same step: a coarse store is paired with the nearest recent fine store that contains the boundary, is not
-covered yet, and continues the fine chain that the coarse parent was paired with.
+No event says it. Both chains describe the same tokens, so the coarse block that ends at token n * coarse of
+its chain covers the fine blocks up to the one that ends at the same token of the fine chain. An engine
+announces both chains of a request in the same step: a coarse store is paired with the nearest recent fine
+store that contains the boundary, is not covered yet, and continues the fine chain that the coarse parent was
+paired with.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Pairing:
         self._per_block = state.coarse_size // state.fine_size
         self._depths = Depths(state)
         self._ends: dict[int, list[int]] = {}
-        """Of a fine store's number, the blocks at which a coarse block may end, the last one first."""
+        """By a fine store's number: the blocks at which a coarse block may end, the last one first."""
         self._unseen: dict[int, Iterator[int]] = {}
-        """Of a fine store's number, the blocks before those that were looked at."""
+        """By a fine store's number: its blocks before those that were looked at."""
         self._promising: list[FineStore] = []
-        """Fine stores not known to have no such block."""
+        """Fine stores that may have such a block."""
 
     def changed(self, block: int) -> None:
-        """A fine block came, left or got another parent."""
+        """Forget what rests on a fine block that came, left or got another parent."""
         if block in self._depths.looked_at:
             self._forget()
 
@@ -73,7 +73,7 @@ class Pairing:
         self._unseen.clear()
 
     def begin(self) -> None:
-        """A batch is over: pairing begins with the stores that wait now."""
+        """Begin pairing after a batch, with the stores that wait now."""
         if self._depths.many:
             self._forget()
         numbers = {store.number for store in self._state.fine_stores}
@@ -83,7 +83,7 @@ class Pairing:
         self._promising = [fine for fine in self._state.fine_stores if self._may_have_ends(fine)]
 
     def tails_of(self, store: CoarseStore) -> list[int]:
-        """Return the fine block that ends each block of a coarse store, empty while it is not known."""
+        """Return the fine block that ends each block of a coarse store, empty while they are not known."""
         tails = self._known_tails(store)
         if tails:
             return tails
@@ -100,7 +100,7 @@ class Pairing:
         return []
 
     def _known_tails(self, store: CoarseStore) -> list[int]:
-        """Return the tails of another copy's pairing, or the blocks themselves where they are fine too."""
+        """Return the tails known from another copy, or the blocks themselves where they are fine too."""
         state = self._state
         tails = []
         for block in store.hashes:

@@ -32,9 +32,8 @@ def overlapping_sizes(head: PoolHead, announced: int) -> tuple[int, int] | None:
     """Return (coarse, fine) block sizes if a settled pool is announced at two overlapping granularities.
 
     The size `announced` just now is the fine one or a multiple of it, but need not be the smallest one:
-    others may have come while the engine was taken for one that knows one copy of each block. Telling them
-    from partial tail blocks (vLLM 0.24), which are removed one by one like any other: those come one hash
-    an event, and their removals are announced.
+    others may have come while the engine was taken for one that knows one copy of each block. Partial tail
+    blocks (vLLM 0.24) differ from fine ones: they come one hash per event, and their removals are announced.
     """
     columns = zip(head.block_sizes, head.several_hashes, head.removed, strict=True)
     fine_sizes = [
@@ -63,7 +62,7 @@ class GranularPool:
         self._coarse_entries = sum(block.copies for block in state.coarse.values())
         self._covered = sum(1 for block in state.fine.values() if block.covers)
         self._fine_of: dict[int, set[int]] = {}
-        """Fine blocks that a coarse one covers: their chain may have changed since."""
+        """By coarse block, the fine ones that it covers: their chain may have changed since."""
         for block, fine in state.fine.items():
             for coarse in fine.covers:
                 self._fine_of.setdefault(coarse, set()).add(block)
@@ -144,9 +143,9 @@ class GranularPool:
         ]
 
     def store(self, event: Stored, at: float, repeatable: bool = False) -> bool:
-        """Blocks came; call `batch_ended` after the last event of the batch. Nothing must be announced first.
+        """Store blocks and return True: no size must be announced first. Call `batch_ended` after the batch.
 
-        What is announced again is found by itself, so `repeatable` changes nothing.
+        Fine blocks that come again are recognised anyway, so `repeatable` changes nothing.
         """
         state = self._state
         hashes, parent = unpack_hashes(event.hashes), _unpacked(event.parent)
@@ -159,7 +158,7 @@ class GranularPool:
         for block in hashes:
             known = state.coarse.get(block)
             if known is None:
-                # A fine block of the same hash may be there, and may have left as one that is covered.
+                # A fine block of the same hash may be resident; one that is covered counts as having left.
                 if not self._resident(block):
                     self._log.append((block, FILLED, at, state.coarse_size))
                 state.coarse[block] = CoarseBlock(1, at)
@@ -190,7 +189,7 @@ class GranularPool:
         self._link(hashes, parent)
 
     def _link(self, hashes: tuple[int, ...], parent: int | None) -> None:
-        """Set the parents of fine blocks that stand in a chain after `parent`; known depths stay."""
+        """Set the parents of fine blocks that follow `parent` in a chain; known depths stay."""
         for block in hashes:
             fine = self._state.fine.get(block)
             if fine is not None and fine.depth is None:
@@ -211,7 +210,7 @@ class GranularPool:
         state.token_debt = max(0, state.token_debt - tokens)
 
     def remove(self, packed: bytes, at: float) -> None:
-        """A copy of each hash left."""
+        """Remove a copy of each hash."""
         state, flow = self._state, self.head.flow
         for block in unpack_hashes(packed):
             coarse = state.coarse.get(block)
@@ -249,7 +248,7 @@ class GranularPool:
         return block in self._state.coarse or (fine is not None and not fine.covers)
 
     def _uncover(self, block: int) -> None:
-        """Fine blocks that only a coarse block that left covered are gone with it."""
+        """Drop the fine blocks that were covered only by a coarse block that left."""
         for fine_block in self._fine_of.pop(block, ()):
             fine = self._state.fine[fine_block]
             fine.covers.remove(block)
@@ -263,7 +262,7 @@ class GranularPool:
         self._pairing.changed(block)
 
     def clear(self, at: float) -> None:
-        """Everything is gone: cleared, not evicted."""
+        """Drop every block at event time `at`: cleared, not evicted."""
         state = self._state
         alone = [block for block, fine in state.fine.items() if not fine.covers]
         self.head.flow.cleared_blocks += self._coarse_entries + len(alone)
@@ -307,9 +306,9 @@ class GranularPool:
         return len(self._state.coarse) + len(self._state.fine)
 
     def shed(self, blocks: int, at: float) -> int:
-        """Drop as many uncovered fine blocks, those announced longest ago; return how many went.
+        """Drop this many uncovered fine blocks, those announced longest ago; return how many went.
 
-        All that were announced at the same time as the last of them go too.
+        All that were last announced at the same time as the last of them go too.
         """
         alone = {block: fine.seen for block, fine in self._state.fine.items() if not fine.covers}
         if not alone:
@@ -358,7 +357,7 @@ class GranularPool:
                 rows["hash"] = [self._named(block, kind) for block, kind, _, _ in self._log]
             self._log = []
             head = self.head
-            # As those before it became hybrid: what is told of a medium of a source may not change.
+            # `store_only` as before it became hybrid: changes must not contradict each other about a medium.
             self.changes.append(
                 Changes(head.medium, head.group_idx, rows, stored_known=False, store_only=head.store_only)
             )

@@ -1,1 +1,1 @@
-"""Blocks whose publisher says their bytes: what they take, how they are used, how much cache that needs."""
+"""Blocks whose publisher reports their bytes: what they take, how they are used, what cache that needs."""

@@ -1,4 +1,4 @@
-"""In which order the objects of one medium were used. They share its room, whatever their group."""
+"""The order in which the objects of one medium were used. They share its room, whatever their group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pipeline.residency.objects.recency import Recency
 from schemas.pool_checkpoints import ObjectPool, ObjectState
 
 NOT_USED = 0
-"""Instead of a number: the object is not among those in order."""
+"""In place of a number: the object is not in the order of uses."""
 
 
 class Medium:
@@ -20,7 +20,7 @@ class Medium:
         self._number_anew()
 
     def use(self, one: ObjectState, at: float) -> None:
-        """An object that is in one of the pools, or about to be, is used at event time `at`."""
+        """Record the use, at event time `at`, of an object that is in one of the pools or about to be."""
         self.forget(one)
         if self._used == self._recency.room:
             self._number_anew()
@@ -29,7 +29,7 @@ class Medium:
         self._recency.add(one.used, one.size)
 
     def forget(self, one: ObjectState) -> None:
-        """An object leaves, or its size is about to change; it counts again with its next use."""
+        """Take an object that leaves, or whose size will change, out of the order until its next use."""
         if one.used != NOT_USED:
             self._recency.add(one.used, -one.size)
             one.used = NOT_USED

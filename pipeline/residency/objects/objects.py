@@ -1,4 +1,4 @@
-"""The objects of one source: blocks of which it is known how many bytes they take."""
+"""The objects of one source: blocks whose sizes in bytes are known."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Objects:
     """Objects by (medium, group_idx)."""
 
     def __init__(self, head: SourceHead, *, most: int, most_pools: int) -> None:
-        """`head` is kept up to date. `most` objects are known one by one; of what is said of media without
-        storing there, `most_pools` pools and as many capacities."""
+        """`head` is kept up to date. `most` objects at most are known one by one; events that store nothing
+        add at most `most_pools` pools and as many capacities."""
         self._most = most
         self._most_pools = most_pools
         self._heads = head.objects
@@ -56,12 +56,12 @@ class Objects:
         return bool(self._pools)
 
     def declared(self, event: Capacity) -> None:
-        """The publisher says how much room a medium has."""
+        """Note how much room a medium has, as its publisher declares it."""
         if event.medium in self._capacities or len(self._capacities) < self._most_pools:
             self._capacities[event.medium] = event.capacity_bytes
 
     def store(self, event: Stored, at: float) -> None:
-        """Objects came at event time `at`, or are there again with another size."""
+        """Store objects at event time `at`; those held already get the new size."""
         hashes = unpack_hashes(event.hashes)
         if not hashes:
             return
@@ -87,9 +87,9 @@ class Objects:
             medium.use(one, at)
 
     def access(self, event: Accessed, at: float) -> None:
-        """Objects were used at event time `at`.
+        """Count uses of objects at event time `at`.
 
-        Where the event does not say on which medium, it is the first by name of those that hold the object.
+        Where the event names no medium, it is the first by name of those that hold the object.
         If nothing was ever known of the group, nothing is counted.
         """
         if event.medium is not None and len(self._pools) < self._most_pools:
@@ -124,7 +124,7 @@ class Objects:
             medium.use(one, at)
 
     def remove(self, medium: str, group_idx: int, packed: bytes) -> None:
-        """Objects left."""
+        """Remove objects."""
         key = medium, group_idx
         pool = self._pools.get(key)
         if pool is None:
@@ -138,7 +138,7 @@ class Objects:
                 _count_in(pool.flow.uses_hist, one.accesses.bit_length())
 
     def clear(self, is_gone: Callable[[str], bool], group_idx: int | None = None) -> None:
-        """Everything left of the media of which `is_gone` tells so, or of one group of them."""
+        """Clear the media for which `is_gone` is true, or one group of them."""
         for key, pool in self._pools.items():
             if is_gone(pool.medium) and group_idx in (None, pool.group_idx):
                 for one in pool.held.values():
@@ -153,7 +153,7 @@ class Objects:
             pool.flow = ObjectFlow()
 
     def held(self) -> Iterator[HeldObjects]:
-        """Give what each pool holds now, also if that is nothing any more."""
+        """Yield what each pool holds now, even if that is nothing."""
         for (medium, group_idx), pool in self._pools.items():
             size = min(self._sizes[medium, group_idx], MOST)
             capacity = self._capacities.get(medium, 0)

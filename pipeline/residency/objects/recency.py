@@ -17,7 +17,7 @@ class Recency:
         self._total = 0
 
     def add(self, use: int, size: int) -> None:
-        """A use is of so many bytes more; a negative number takes them back."""
+        """Add `size` bytes to a use; a negative number takes them back."""
         self._total += size
         sums, room = self._sums, self.room
         while use <= room:

@@ -17,13 +17,13 @@ from schemas.residency import ResidencyChanges
 def by_shard(
     changes: list[Changes], shards: int, *, most: int, receives: bool = False
 ) -> Iterator[tuple[int, ResidencyChanges]]:
-    """Yield shards and changes, those of a pool and shard in order; takes them out of the list.
+    """Yield (shard, changes), those of a pool and shard in order; empties the list.
 
-    Those of a source that `receives` say which blocks came together.
+    Those of a source that `receives` record which blocks came together.
 
-    None of the `ResidencyChanges` has more than `most` changes, or says of more tokens than its columns can:
-    the next one of its pool and shard goes on. Their columns are views of bytes, to be encoded and no more:
-    each change would be copied twice, else.
+    No `ResidencyChanges` has more than `most` changes, or more tokens stored than its columns can hold: the
+    next one of its pool and shard continues. Their columns are views of bytes, good only to be encoded, as
+    otherwise each change would be copied twice.
     """
     for few in joined(changes):
         yield from _parts(few, shards, most, receives)
@@ -60,7 +60,7 @@ def _parts(pool: Changes, shards: int, most: int, receives: bool) -> Iterator[tu
 
 
 class _Chains:
-    """Where the blocks that were filled are in their chains."""
+    """Where filled blocks are in their chains."""
 
     def __init__(self, changes: Distributed, loras: Sequence[str]) -> None:
         columns, fills = changes.columns, changes.fills
@@ -72,7 +72,7 @@ class _Chains:
         self._loras = loras
 
     def add_to(self, part: ResidencyChanges, start: int, end: int) -> None:
-        """Put those of fills `start` to `end` into a record."""
+        """Add those of fills `start` to `end` to a part of a record."""
         if self._known:
             part.roots, part.depths = self._roots[8 * start : 8 * end], self._depths[2 * start : 2 * end]
             if self._loras:
@@ -82,7 +82,7 @@ class _Chains:
 
 
 def _big_endian(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Turn the bytes of numbers round where this machine has the lowest first."""
+    """Return numbers as big-endian bytes; swaps them in place on a little-endian machine."""
     return numbers.byteswap(inplace=True) if sys.byteorder == "little" else numbers
 
 
@@ -92,7 +92,7 @@ def _bytes_of(column: npt.NDArray[Any]) -> bytes:
 
 
 def _loras(adapters: npt.NDArray[np.uint16], loras: Sequence[str]) -> tuple[list[str], bytes]:
-    """Return the names of adapters, and their codes by these; nothing where no block has one."""
+    """Return the names of the adapters used, and each block's code in them; nothing if no block has one."""
     named, codes = renumbered(adapters, len(loras))
     if not len(named):
         return [], b""

@@ -20,10 +20,10 @@ PIECE: Final = np.dtype(
         ("stored_before", np.int64),  # tokens, before its first change
     ]
 )
-"""Changes of one shard that one part of a record can have; the next piece begins where it ends."""
+"""Changes of one shard that fit into one part of a record; the next piece begins where it ends."""
 
 MOST_STORED: Final = 2**32 - 1
-"""Tokens that the column of a piece can say."""
+"""Tokens that the column `stored` of a piece can hold."""
 
 
 class Columns(NamedTuple):
@@ -36,11 +36,11 @@ class Columns(NamedTuple):
     stored: npt.NDArray[np.uint32]
     """Tokens stored before the change, minus those before the first one of its piece."""
     roots: npt.NDArray[np.uint64]
-    """Of fills only, as the next two: the first `fills` are filled."""
+    """Of fills only, like the next three: only the first `fills` items are set."""
     depths: npt.NDArray[np.uint16]
     adapters: npt.NDArray[np.uint16]
     ends: npt.NDArray[np.uint64]
-    """None where nobody asks for them."""
+    """Empty unless asked for."""
 
 
 class Distributed(NamedTuple):
@@ -50,16 +50,16 @@ class Distributed(NamedTuple):
     pieces: npt.NDArray[np.void]
     """(k,) of PIECE, by shard."""
     fills: int
-    """How many of the changes are."""
+    """How many of the changes are fills."""
     rooted: bool
-    """Whether the root of any of them is known."""
+    """Whether the root of any fill is known."""
 
 
 def distributed(rows: ChangeRows, shards: int, most: int, *, with_ends: bool = False) -> Distributed:
-    """Return n changes by shard, of fills also the last block of the run they are of, if asked.
+    """Return n changes by shard; with `with_ends`, also the last block of each fill's run.
 
     A piece has at most `most` changes. It ends early where more tokens were stored since its first one than
-    its column can say, which takes blocks of sizes that no engine has.
+    its column can hold, which takes block sizes that no engine has.
     """
     count = len(rows)
     columns = Columns(
@@ -82,7 +82,7 @@ def distributed(rows: ChangeRows, shards: int, most: int, *, with_ends: bool = F
 
 @compiled
 def stored_within(rows: ChangeRows) -> int:
-    """Return the tokens from the least to the most that were stored before a change."""
+    """Return the difference between the most and the fewest tokens stored before a change."""
     least = most = rows[0].stored if len(rows) else 0
     for at in range(len(rows)):
         least, most = min(least, rows[at].stored), max(most, rows[at].stored)
@@ -98,7 +98,7 @@ def _shard_of(block: np.uint64, shards: int) -> int:
 
 @inlined
 def _is_next(taken: int, most: int, stored: int) -> bool:
-    """Return whether a change begins another piece: behind how many, and how many tokens stored since."""
+    """Return whether a change begins a piece; the present one has `taken`, `stored` tokens came since."""
     return taken == 0 or taken == most or stored > MOST_STORED
 
 
@@ -112,7 +112,7 @@ def distribute(
     pieces: npt.NDArray[np.void],
 ) -> tuple[int, int, bool]:
     """Fill `columns` and `pieces`, which have room; return how many pieces and how many fills there are,
-    and whether any of these has a root. `ends` are those of all rows, or none."""
+    and whether any fill has a root. `ends` are those of all rows, or none."""
     changes_of, fills_of, pieces_of = (
         np.zeros(shards, np.int64),
         np.zeros(shards, np.int64),
@@ -170,9 +170,9 @@ def distribute(
 def renumbered(
     adapters: npt.NDArray[np.uint16], most: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]:
-    """Return the k adapters that some of n fills have, of `most`, in order, and 0 or 1 to k for each fill.
+    """Return which k of `most` adapters n fills have, in order, and for each fill its number in them, or 0.
 
-    Nothing where no fill has any. Raises IndexError where one has another.
+    Both are empty where no fill has one. Raises IndexError for an adapter beyond `most`.
     """
     numbers, named = np.zeros(most + 1, np.uint16), np.empty(most, np.int64)
     for at in range(len(adapters)):

@@ -16,7 +16,7 @@ BYTES_PER_CHANGE = 43
 """Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth, and the last
 block of its run."""
 BYTES_PER_PART = 128
-"""Names of columns and all else that a part has besides changes and texts."""
+"""Names of columns and all else that a part has apart from changes and texts."""
 MOST_CHANGES = RECORD_BYTES // BYTES_PER_CHANGE
 """Changes of one pool in one record."""
 
@@ -27,7 +27,7 @@ class ResidencyRecords:
     """Records that are not full yet, one for each shard, and those that are."""
 
     def __init__(self, partition: int, next_offset: int, shards: int, *, partitions: int = 0) -> None:
-        """`partitions`: of the events topic; 0 where this one is all there is."""
+        """`partitions`: how many the events topic has; 0 where this one is the whole log."""
         self._partition = partition
         self._next_offset = next_offset
         self._shards = shards
@@ -36,7 +36,7 @@ class ResidencyRecords:
         """Greatest event time minus time of receipt."""
         self._open: dict[int, list[SourceChanges]] = {}
         self._life: dict[int, LifeChanges] = {}
-        """Whose changes a shard's open record ends with."""
+        """By shard, the session whose changes its open record ends with."""
         self._bytes: dict[int, int] = {}
         self._records: list[tuple[int, bytes, bytes]] = []
 
@@ -59,7 +59,7 @@ class ResidencyRecords:
     def _changes(
         self, shard: int, source: SourceResidency, life: LifeChanges, size: int
     ) -> list[ResidencyChanges]:
-        """Return where changes of so many bytes are put behind those of their shard."""
+        """Return the list to which changes of a shard, `size` bytes packed, are to be appended."""
         if shard in self._open and self._bytes[shard] + size > RECORD_BYTES:
             self._close(shard)
         sources = self._open.setdefault(shard, [])
@@ -99,7 +99,7 @@ class ResidencyRecords:
     def finish(self, read_to: float = 0.0) -> list[tuple[int, bytes, bytes]]:
         """Return (shard, key, value) of all records; those of a shard in order.
 
-        The last one of each shard says how far the partition is read, if `read_to` does.
+        If `read_to` is given, the last one of each shard reports how far the partition is read.
         """
         for shard in range(self._shards) if read_to else sorted(self._open):
             self._close(shard, read_to, self._offset)

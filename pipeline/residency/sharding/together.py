@@ -34,7 +34,7 @@ def ends_of_runs(rows: ChangeRows) -> npt.NDArray[np.uint64]:
     """Return for each of n changes the hash of the last block of its run, 0 where it came alone.
 
     A run is what one event stored, as far as the blocks were not resident before: of one time and chain, each
-    block behind the one before. Where the chain is not known, it is what stands side by side.
+    block after the one before. Where the chain is not known, it is what is side by side.
     """
     ends = np.zeros(len(rows), np.uint64)
     for at in range(len(rows) - 1, 0, -1):

@@ -1,1 +1,1 @@
-"""What a source's stream says of itself: how well it fares, how it is reached, how complete it is."""
+"""The state of a source's stream: its health, whether it is reached, how complete it is."""

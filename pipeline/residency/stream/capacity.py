@@ -1,8 +1,8 @@
 """How many blocks an engine has room for, in blocks as its events announce them.
 
-An engine that tells its capacity in tokens tells the size of its pages, too. With context parallelism its
+An engine that reports its capacity in tokens reports the size of its pages, too. With context parallelism its
 events announce wider blocks (SGLang: page size times ranks), and its tokens may be those of one rank or of
-all: nothing on the page says which. What is held, and what requests use, may show it.
+all: no metric says which. What is resident, and what requests use, may show it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pipeline.residency.occupancy import Occupancy
 from schemas.events import EngineCounters
 
 USAGE_MARGIN = 0.25
-"""Of the capacity: requests use blocks before these are full and stored."""
+"""Share of the capacity: requests use blocks before these are full and stored."""
 
 
 def told(counters: EngineCounters, on_gpu: Collection[Occupancy]) -> int | None:
-    """Return the capacity of the GPU in its largest blocks, None where the page does not tell it."""
+    """Return the capacity of the GPU in its largest blocks, None where it cannot be known."""
     pages, page = counters.capacity_blocks, counters.block_size
     size = max((part.block_size for part in on_gpu), default=0)
     if pages is None or counters.unused_blocks != 0 or not page or size <= page:

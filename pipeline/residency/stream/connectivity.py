@@ -1,4 +1,4 @@
-"""When and how a source was heard last, so that an idle engine, an unreachable one and silence differ.
+"""When and how a source was heard last, to tell an idle engine, an unreachable one and silence apart.
 
 See `schemas.rows.StreamHealthRow` for what rows show of it.
 """
@@ -9,23 +9,23 @@ from schemas.checkpoints import ConnectivityState
 
 
 def life_began(connectivity: ConnectivityState) -> None:
-    """Another life of the engine begins; whether it is reached is another matter."""
+    """Begin another session of the engine; whether that is reached stays as it is."""
     connectivity.last_batch_at, connectivity.seen_live = None, False
 
 
 def live(connectivity: ConnectivityState) -> None:
-    """A batch came when it was due, so the source is connected."""
+    """Note a batch that came when it was due: the source is connected."""
     connectivity.seen_live = True
     reached(connectivity)
 
 
 def reached(connectivity: ConnectivityState) -> None:
-    """The connector says that it reaches the source."""
+    """Note that the connector reaches the source."""
     connectivity.disconnected_from = connectivity.reported_to = None
 
 
 def unreached(connectivity: ConnectivityState, window: int) -> None:
-    """The connector does not reach the source, or has ended it, in `window` or an earlier one."""
+    """Note that the connector does not reach the source, or has ended it, in `window` or an earlier one."""
     if connectivity.disconnected_from is None:
         connectivity.disconnected_from = window
     reported = connectivity.reported_to
@@ -33,10 +33,10 @@ def unreached(connectivity: ConnectivityState, window: int) -> None:
 
 
 def connected_in(connectivity: ConnectivityState, window: int) -> bool:
-    """Tell whether the end of `window` found the source connected."""
+    """Return whether the source was connected at the end of `window`."""
     return connectivity.disconnected_from is None or window < connectivity.disconnected_from
 
 
 def event_time(connectivity: ConnectivityState, at: float) -> float:
-    """Return `at`, of the connector's clock, as the engine's clock has it."""
+    """Return `at`, a time of the connector's clock, as one of the engine's clock."""
     return at + connectivity.clock_offset

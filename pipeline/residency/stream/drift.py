@@ -1,10 +1,10 @@
-"""Compare what events say is resident with what the engine says it has.
+"""Compares what is resident according to events with the capacity that the engine reports.
 
 An engine cannot hold more physical blocks than it has. If it seems to, removals are missing, or stores were
-counted that were none. One pool of blocks serves all groups of an engine, vLLM never uses one of its blocks
-(the null block), and a block may carry entries of smaller sizes besides its own (partial tails, fine
-blocks). So only entries of each group's largest size count, and only from the engine's own block size on:
-a lower bound of the blocks in use, which a healthy stream cannot push beyond the capacity.
+counted that never happened. One pool of blocks serves all groups of an engine, vLLM never uses one of its
+blocks (the null block), and a block may carry entries of smaller sizes as well (partial tails, fine blocks).
+So only entries of each group's largest size count, and only from the engine's own block size on: a lower
+bound of the blocks in use, which a healthy stream cannot push beyond the capacity.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from schemas.checkpoints import DriftState
 from schemas.events import EngineCounters
 
 UNUSED_BLOCKS = 1
-"""What engines that do not say otherwise never use: vLLM's null block."""
+"""Blocks that an engine never uses if it reports no other number: vLLM's null block."""
 
 
 def life_began(drift: DriftState) -> None:
-    """Another life may have another capacity, which the engine will say."""
+    """Forget the capacity: another session may have another one, which the engine will report."""
     drift.capacity_blocks = drift.block_size = 0
     drift.unused_blocks = UNUSED_BLOCKS
 
 
 def differs(drift: DriftState, counters: EngineCounters) -> bool:
-    """Tell whether these counters say something new."""
+    """Return whether these counters report something new."""
     return (
         (counters.capacity_blocks or 0) > drift.capacity_blocks
         or counters.block_size not in (None, drift.block_size)
@@ -35,9 +35,9 @@ def differs(drift: DriftState, counters: EngineCounters) -> bool:
 
 
 def counted(drift: DriftState, counters: EngineCounters) -> None:
-    """The engine says how much memory it has.
+    """Take over how much memory the engine reports.
 
-    The largest capacity of a life counts: another one may already be that of the next life, which the
+    The largest capacity of a session counts: another one may already be that of the next session, which the
     event stream will show later.
     """
     drift.capacity_blocks = max(drift.capacity_blocks, counters.capacity_blocks or 0)
@@ -48,7 +48,7 @@ def counted(drift: DriftState, counters: EngineCounters) -> None:
 
 
 def known(drift: DriftState) -> bool:
-    """Tell whether the engine has said how much it has."""
+    """Return whether the engine has reported its capacity and block size."""
     return bool(drift.capacity_blocks and drift.block_size)
 
 
@@ -66,7 +66,7 @@ def blocks(drift: DriftState, occupancy: Iterable[Occupancy]) -> int:
 
 
 def since_window(drift: DriftState, window: int, blocks: int) -> int | None:
-    """Return what `since` becomes if the open `window` ends with so many blocks too many."""
+    """Return what `since` becomes if the open `window` ends with `blocks` too many."""
     if not blocks:
         return None
     return window if drift.since is None else drift.since

@@ -1,15 +1,15 @@
-"""How the event stream of a source fares in the open window; see `schemas.rows.StreamHealthRow`."""
+"""Counts of a source's event stream in the open window; see `schemas.rows.StreamHealthRow`."""
 
 from __future__ import annotations
 
 from schemas.checkpoints import HealthState
 
 MOST_BATCHES = 2**62
-"""Counted as missing in one window: each of its lives may lack as many, and tables hold twice that."""
+"""Most counted as missing in one window: each of its sessions may lack as many; tables hold twice that."""
 
 
 def live(health: HealthState, engine_events: int, lag: float, *, batches: int = 1) -> None:
-    """Count batches that were new and came when they were due; `lag` is the longest of them."""
+    """Count batches that were new and came when they were due; `lag` is the longest of theirs."""
     health.batches += batches
     health.events += engine_events
     if lag > health.lag_seconds:

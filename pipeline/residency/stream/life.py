@@ -1,4 +1,4 @@
-"""The life of an engine behind a source: one session of it, from a first record to the next one's."""
+"""The engine session of a source: what its first record resets, and which records change nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def new_head(replica: str, dp_rank: int) -> SourceHead:
 
 
 def began(head: SourceHead, record: EventsRecord, at: float) -> None:
-    """A record of another session came, of event time `at`: only trust goes on."""
+    """Begin another session with a record of it, of event time `at`: only trust continues."""
     connectivity.life_began(head.connectivity)
     drift.life_began(head.drift)
     head.incarnation = record.incarnation
@@ -54,7 +54,7 @@ def began(head: SourceHead, record: EventsRecord, at: float) -> None:
 
 
 def changes_nothing(head: SourceHead, record: EventsRecord) -> bool:
-    """Return whether a record changes nothing that rows of windows show, but how far they are carried."""
+    """Return whether a record changes nothing that rows of windows show, except how far they are carried."""
     events = [event for batch in record.batches if batch.seq is None for event in batch.events]
     return (
         len(events) == len(record.batches)

@@ -1,4 +1,4 @@
-"""Whether KV that others computed comes to an engine: what its role says, and what it counts."""
+"""Whether an engine receives KV that others computed, by its role and by what it counts."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from schemas.events import EngineCounters
 RECEIVING = frozenset({"decode", "both"})
 """Roles in which an engine takes KV from others."""
 ENOUGH_TOKENS = 1 << 14
-"""An engine that computed so many of prompts in a session, and to which none came, receives none: a few
+"""An engine that computed this many prompt tokens in a session and received none does not receive: a few
 prompts may be computed before the first pull, or without one."""
 
 
 def life_began(head: SourceHead) -> None:
-    """Another session counts from the beginning."""
+    """Begin another session, which counts from zero."""
     head.transferred = None
 
 
 def may_tell(head: SourceHead, counters: EngineCounters) -> bool:
-    """Tell whether these counters decide on what came before them, or change what is known."""
+    """Return whether these counters may decide on what came before them, or change what is known."""
     return counters.transferred_tokens is not None and (
         head.transferred is None or (not head.transferred and counters.transferred_tokens > 0)
     )
 
 
 def counted(head: SourceHead, counters: EngineCounters) -> None:
-    """The engine says what came to it: counters of which `may_tell` is true."""
+    """Take over counters for which `may_tell` is true: what the engine received."""
     head.counts_transfers = True
     if counters.transferred_tokens:
         head.transferred = True
@@ -34,10 +34,10 @@ def counted(head: SourceHead, counters: EngineCounters) -> None:
 
 
 def receives(head: SourceHead) -> bool:
-    """Return whether KV may come, as far as is known.
+    """Return whether the engine may receive KV, as far as is known.
 
-    What the engine counts says so, as labels say `decode` and `both` of engines that share nothing; but
-    prefill engines count the few tokens of transfers that they send.
+    Its counters decide, as engines that share nothing are labelled `decode` and `both`, too. Not so for
+    prefill engines: they count the few tokens of transfers that they send.
     """
     if head.role == "prefill":
         return False
@@ -45,5 +45,5 @@ def receives(head: SourceHead) -> bool:
 
 
 def is_open(head: SourceHead) -> bool:
-    """Return whether only what the engine counts next tells: no role does, nor what it counted so far."""
+    """Return whether only the engine's next counters can decide: neither a role nor those so far do."""
     return head.counts_transfers and head.transferred is None and not head.role

@@ -20,7 +20,7 @@ def of(trust: TrustState, medium: str) -> TrustSince:
 
 
 def anything_complete(trust: TrustState) -> bool:
-    """Tell whether some medium may be complete."""
+    """Return whether some medium may be complete."""
     return any(since.trust == "complete" for since in (trust.general, *trust.by_medium.values()))
 
 
@@ -42,36 +42,36 @@ def worst_in_window(trust: TrustState, media: Set[str]) -> TrustSince:
 
 
 def left_behind(trust: TrustState) -> dict[str, TrustSince]:
-    """Count the present trust of every medium as left behind in the open window; return all that was."""
+    """Note the present trust of every medium as one it had in the open window; return all those noted."""
     for medium in {*trust.by_medium, *trust.passed} - {ALL_OTHERS}:
         _pass(trust, medium)
-    _pass(trust, ALL_OTHERS)  # last, because it stands in for media that left nothing before
+    _pass(trust, ALL_OTHERS)  # last, because it stands in for media of which nothing was noted before
     return trust.passed
 
 
 def first_batch(trust: TrustState, at: float) -> None:
-    """What is known of this life is known from its first batch on, also when that came by replay."""
+    """Date what is known of this session back to its first batch, which may have come by replay."""
     general = trust.general
     trust.general = TrustSince(general.trust, min(general.since, at))
 
 
 def life_began(trust: TrustState, at: float, kept: Set[str]) -> TrustState:
-    """Return the trust of a life of whose beginning nothing is known yet, after that of the one before.
+    """Return the trust of a session of whose beginning nothing is known yet, given that of the one before.
 
-    Media that are `kept` go on as they were.
+    Media that are `kept` stay as they were.
     """
     special = {medium: of(trust, medium) for medium in kept}
     return TrustState(TrustSince("partial", at), special, left_behind(trust))
 
 
 def opened(trust: TrustState, at: float, *, complete: bool) -> TrustState:
-    """Return the trust of a life that is known from here on, after what was known of its beginning."""
+    """Return the trust of a session that is known from here on, given that of its beginning."""
     special = {medium: since for medium, since in trust.by_medium.items() if is_kept_once(medium)}
     return TrustState(TrustSince("complete" if complete else "partial", at), special, trust.passed)
 
 
 def degraded(trust: TrustState, at: float, medium: str | None = None) -> None:
-    """Something is missing: no medium, or not `medium`, can be complete; those already degraded stay so."""
+    """Degrade all media, or `medium`, as something is missing; those already degraded keep their time."""
     if medium is not None:
         trust.by_medium[medium] = _worse(of(trust, medium), at)
         return
@@ -80,9 +80,9 @@ def degraded(trust: TrustState, at: float, medium: str | None = None) -> None:
 
 
 def cleared(trust: TrustState, media: Set[str], at: float, *, others: Set[str] | None = None) -> None:
-    """These media are known to be empty, so from here on they are complete.
+    """Make `media`, which are known to be empty, complete from here on.
 
-    With `others` so are all that nobody knows yet, and `others` are those that stay as they are.
+    With `others`, make all media complete but `others`, which stay as they are.
     """
     if others is not None:
         stay = {medium: of(trust, medium) for medium in others}
@@ -96,7 +96,7 @@ def cleared(trust: TrustState, media: Set[str], at: float, *, others: Set[str] |
 
 
 def contradicted(head: SourceHead, medium: str, at: float) -> None:
-    """What is known of a medium is wrong since event time `at`, and the source is remarked for it."""
+    """Degrade a medium of which something is wrong since event time `at`, and remark that of the source."""
     degraded(head.trust, max(at, of(head.trust, medium).since), medium)
     if CONTRADICTION not in head.remarks:
         head.remarks = [*head.remarks, CONTRADICTION][:MOST_REMARKS]
