@@ -1,1 +1,1 @@
-"""Who has these blocks: an index over the events log, and its answers over HTTP."""
+"""Which replicas hold given blocks: an index built from the events log, and its answers over HTTP."""

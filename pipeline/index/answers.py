@@ -10,8 +10,8 @@ from schemas.trust import Trust
 class RankMatch(msgspec.Struct, gc=False):
     """What one data-parallel rank holds of the beginning of a prompt.
 
-    The engine can use it all: on the GPU every attention group has what it needs of it, and lower tiers go on
-    where the one above ends.
+    The engine can use all of it: on the GPU every attention group holds what it needs, and each lower tier
+    continues where the one above ends.
     """
 
     gpu: int
@@ -23,22 +23,22 @@ class RankMatch(msgspec.Struct, gc=False):
     matched_tokens: int
     """The same as `disk`: all of it."""
     matched_blocks: int
-    """Of the prompt's blocks, those in it."""
+    """How many of the prompt's blocks that is."""
     trust: Trust
     """How completely the source's stream is known: complete, partial or degraded."""
     event_age_seconds: float | None
     """Since the source's last batch of events, by the engine's clock; null: it sent none."""
     upper_bound: bool = False
-    """True: the engine may find less, as some of it is on a medium from which blocks leave unsaid, or which
-    loads whole chunks of several blocks."""
+    """True: the engine may find less, because some of it is on a medium that does not announce what leaves,
+    or from which only whole chunks of several blocks are loaded."""
     lower_bound: bool = False
-    """True: the engine may find more, as a group of its attention does not say how far it looks back."""
+    """True: the engine may find more, because it does not announce how far an attention group looks back."""
     at_most_tokens: int = 0
-    """That much at the most: `matched_tokens`, or more if that is a lower bound."""
+    """The most that the engine may find: `matched_tokens`, or more if that is a lower bound."""
 
 
 class InstanceMatch(msgspec.Struct):
-    """What one replica holds: the most of any of its ranks."""
+    """What one replica holds: of each figure, the highest of its ranks."""
 
     longest_matched: int
     """Tokens in all tiers."""
@@ -55,7 +55,7 @@ class InstanceMatch(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """Who holds a beginning of a prompt; replicas that hold nothing of it are not in it."""
+    """Who holds a beginning of a prompt; replicas that hold nothing of it are left out."""
 
     instances: dict[str, InstanceMatch]
     """By replica id."""
@@ -67,13 +67,13 @@ class IndexState(msgspec.Struct):
     """How far the index itself can be trusted."""
 
     age_seconds: float
-    """Since it last had read everything that was in the log, in the partition where that is longest ago."""
+    """Seconds since it had last read everything in the log, for the partition where that is longest ago."""
     stale: bool
     """Whether that is longer ago than five seconds."""
     lag_records: int
-    """Records of the log that it knows of and has not read."""
+    """Records that are known to be in the log and are not read yet."""
     at: float | None = None
-    """Moment that the answers are of, in seconds since the epoch; null: the present."""
+    """The past moment that answers describe, in seconds since the epoch; null: the present."""
 
 
 class QueryResponse(msgspec.Struct):
@@ -106,7 +106,7 @@ class ChoicesResponse(msgspec.Struct):
     worse: int
     """Of these, those whose replica did not have the longest match."""
     lost_tokens: int
-    """Tokens by which their matches were shorter, together."""
+    """Tokens by which the matches of those were shorter than the longest, in total."""
     index: IndexState
     """State of the index when it had judged them."""
 
@@ -121,7 +121,7 @@ class SourceState(msgspec.Struct):
     model: str
     """Model name."""
     hash_domain: str
-    """Hashes compare only inside one."""
+    """Hash domain: hashes compare only inside one."""
     tenant: str
     """From the replica's configuration."""
     engine: str
@@ -133,7 +133,7 @@ class SourceState(msgspec.Struct):
     closed: str
     """Why it ended: empty while it is open."""
     blocks: dict[str, int]
-    """Distinct blocks it holds, by medium, those of all groups together."""
+    """Distinct blocks it holds, by medium, summed over all groups."""
 
 
 class ReplicasResponse(msgspec.Struct):

@@ -8,52 +8,52 @@ from collections.abc import Callable
 from pipeline.index.answers import IndexState
 
 STALE_SECONDS = 5.0
-"""An index is not ready, and says so in its answers, when it last knew all of the log longer ago."""
+"""An index that last knew the whole log longer ago than this is not ready, and its answers say so."""
 
 
 class Freshness:
-    """When each partition was last known to be read to its end, by a clock that only goes forward."""
+    """When each partition was last known to be read to its end, by a monotonic clock."""
 
     def __init__(self, stale_seconds: float, *, at: float | None = None) -> None:
         self.at = at
-        """The moment shown, in seconds since the epoch, which gets no older; None: the present."""
+        """The past moment shown, in seconds since the epoch; its age stays 0. None: the present."""
         self._stale_seconds = stale_seconds
         self._current_at: dict[int, float] = {}
         self._lag: dict[int, int] = {}
         self.waiting_for: Callable[[], str | None] = lambda: None
-        """Why nothing can be read yet, None where it can."""
+        """Returns why nothing can be read yet, None if it can."""
         self.ready = False
-        """Whether all partitions were read to their ends once."""
+        """Whether every partition has been read to its end at least once."""
 
     def follow(self, partitions: list[int]) -> None:
-        """These partitions are to be read; nothing is known of any yet."""
+        """Begin with these partitions, about none of which anything is known yet."""
         self._current_at = dict.fromkeys(partitions, -math.inf)
         self._lag = dict.fromkeys(partitions, 0)
 
     def looked(self, partition: int, *, next_offset: int, end: int, at: float) -> None:
-        """A broker said at `at` that a partition ends before `end`; all before `next_offset` is applied."""
+        """Note that at `at` a partition ended before `end`, and that all before `next_offset` is applied."""
         self._lag[partition] = max(0, end - next_offset)
         if next_offset >= end:
             self._current_at[partition] = max(self._current_at[partition], at)
             self.ready = self.ready or min(self._current_at.values()) > -math.inf
 
     def went_back(self) -> None:
-        """All that the log had at the moment was read."""
+        """Note that the log was read up to the past moment."""
         self.ready = True
 
     def age(self, now: float) -> float:
-        """Return the seconds since everything was known; infinite before the first time."""
+        """Return the seconds since the whole log was last known; infinite before the first time."""
         if self.at is not None and self.ready:
             return 0.0
         return max(0.0, now - min(self._current_at.values(), default=-math.inf))
 
     @property
     def lag(self) -> int:
-        """Return how many records are known of and not applied."""
+        """Return how many records are known to exist and not applied yet."""
         return sum(self._lag.values())
 
     def state(self, now: float) -> IndexState:
-        """Return what answers say of it, once it is ready."""
+        """Return the state that answers carry, once the index is ready."""
         age = self.age(now)
         return IndexState(round(age, 3), age > self._stale_seconds, self.lag, self.at)
 

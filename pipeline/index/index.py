@@ -1,4 +1,4 @@
-"""Who holds what, over all partitions: questions to the table."""
+"""Answers questions about who holds what, over all partitions, from the table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.residency.source import SourceResidency
 from schemas.trust import Trust, worst
 
 MOST_ROWS = 50_000
-"""Replicas and ranks in the answers to one question."""
+"""Largest number of replicas in all answers to one request."""
 
 
 class Index:
@@ -32,7 +32,7 @@ class Index:
         self._sources = sources
 
     def scopes_of(self, about: About) -> Any:
-        """Return which scopes a question is about. Raises QuestionRefused for names that nobody has."""
+        """Return a mask of the scopes that a question is about. Raises QuestionRefused for unknown names."""
         model, lora, replica = about.asked_model, about.lora_name, about.instance_id
         found = self._sources.scopes.asked_for(model, hash_domain=about.hash_domain, tenant=about.tenant_id)
         if found is None:
@@ -46,7 +46,7 @@ class Index:
         return found
 
     def _no_model(self, model: str, where: str) -> str:
-        """Return a line on a model that no replica serves; many engines call their adapters models."""
+        """Return the error for an unknown model; many engines list adapters as models, so it may be one."""
         sources = self._sources.by_number.values()
         serving = sorted({source.scope.model for source in sources if source.names(model)})
         hint = f"; it is an adapter of {serving[0]!r}: ask for that, with lora_name" if serving else ""
@@ -115,7 +115,7 @@ class Index:
                 known.ranks[rank] = match
 
     def _beside(self, scopes: Any, hashes: Hashes, ends: np.ndarray) -> Beside:
-        """Return what pools of two granularities hold, which the table does not know."""
+        """Return what pools of two granularities hold, which is not in the table."""
         numbers = self._sources.scopes
         pools = [
             (number, pool, _needs_first(pool, source))
@@ -135,7 +135,7 @@ class Index:
         return Beside(*(np.ascontiguousarray(column) for column in columns))
 
     def trusts(self, scopes: Any) -> dict[str, Trust]:
-        """Return the replicas that scopes are about, each with the worst trust of its ranks."""
+        """Return the replicas in these scopes, each with the worst trust of its ranks."""
         found = dict[str, Trust]()
         for source in self._within(scopes):
             told = source.told or source.tell()
@@ -153,7 +153,7 @@ class Index:
 
 
 def _needs_first(pool: GranularPool, source: IndexedSource) -> bool:
-    """Return whether an engine can use nothing of a chain without the block of this pool that begins it."""
+    """Return whether an engine can use nothing of a chain unless this pool holds its first block."""
     assert source.residency is not None
     heads = [each.head for each in source.residency.pools]
     alone = all(head.group_idx == pool.head.group_idx for head in heads)

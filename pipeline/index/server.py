@@ -28,20 +28,20 @@ from schemas import settings
 from schemas.reasons import QuestionRefusal
 
 OPEN = ("/healthz", "/livez", "/readyz", "/metrics", "/openapi.json")
-"""What needs no token: none of it names a replica or a block."""
+"""Paths that need no token: none of them names a replica or a block."""
 BYTES_PER_HASH = 40
-"""Of the JSON of a request: no number has more digits; for longer digests ask for fewer at once."""
+"""Of a request's JSON: no number takes more; with longer digests, ask about fewer blocks at once."""
 BYTES_BESIDE = 16 << 10
 BODY_SECONDS = 5.0
 """A request whose body takes longer gets no answer."""
 MOST_AT_ONCE = 256
 """Questions whose bodies or answers are under way."""
 ANSWER_SECONDS = 10.0
-"""Whoever takes longer to read an answer loses the connection."""
+"""A client that takes longer to read an answer is disconnected."""
 LARGE_BYTES = 64 << 10
-"""Answers of fewer bytes are in the socket's buffers at once."""
+"""Smaller answers fit into the socket's buffers at once."""
 MOST_UNREAD_BYTES = 64 << 20
-"""Of all large answers that are under way."""
+"""In all large answers that are being sent."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = structlog.get_logger(__name__)
@@ -111,7 +111,7 @@ class IndexServer:
 
     @web.middleware
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count refusals, and put them into the form of a `Problem`."""
+        """Check the token; count refusals and failures, and answer them with a `Problem`."""
         try:
             if request.path not in OPEN and not await self._login.lets_in(request):
                 raise QuestionRefused("no_token", "send the token: Authorization: Bearer TOKEN")
@@ -171,7 +171,7 @@ class IndexServer:
             raise QuestionRefused("busy", f"{self._unread_bytes:,} bytes of answers are not read yet")
 
     async def _send(self, request: web.Request, answer: web.Response, size: int) -> None:
-        """Return when the answer is read but for what a socket's buffers take."""
+        """Send an answer; return when all is read but what fits into the socket's buffers."""
         self._unread_bytes += size
         try:
             await answer.prepare(request)
@@ -181,7 +181,7 @@ class IndexServer:
             if request.transport is not None:
                 request.transport.abort()
         except ConnectionError:
-            return  # whoever asked has left; nobody waits for the answer
+            return  # the client has left
         finally:
             self._unread_bytes -= size
 
@@ -214,7 +214,7 @@ class IndexServer:
         rows = 0
         for chains in question.chains.portions():
             if answers:
-                await asyncio.sleep(0)  # others have a turn
+                await asyncio.sleep(0)  # let other requests run
                 scopes = self._index.scopes_of(about)
             answers += (more := self._index.answers(about, scopes, chains, now))
             rows += sum(len(answer.instances) for answer in more)
@@ -230,7 +230,7 @@ class IndexServer:
         return _json(ReplicasResponse(self._index.replicas(self._moment()), state))
 
     def _moment(self) -> float:
-        """Return the time to which ages are given, in seconds since the epoch."""
+        """Return the time up to which ages count, in seconds since the epoch."""
         return time.time() if self._freshness.at is None else self._freshness.at
 
     async def _healthz(self, _request: web.Request) -> web.Response:

@@ -1,6 +1,6 @@
-"""The service: compiled code first, then the checkpoints, then the log, and answers once it has caught up.
+"""The index service: compiles its code, loads checkpoints, follows the log, answers once it has caught up.
 
-Of a moment of the past: the log from its beginning, up to that moment.
+For a moment of the past it reads the log from its beginning up to that moment.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _log = structlog.get_logger(__name__)
 async def serve(
     settings: Settings, stop: asyncio.Event, told: Callable[[str], None], *, at: float | None = None
 ) -> None:
-    """Answer until `stop`, of the present or of a moment `at`; `told` gets the address.
+    """Answer until `stop`, about the present or a past moment `at`; `told` is called with the address.
 
-    Of the present, it waits for brokers and topics to be there. Raises PortUnavailable, and what ends a
-    `Follower` or `past`.
+    For the present, wait until brokers and topics exist. Raises PortUnavailable, and whatever `Follower` and
+    `past` raise.
     """
     keep_zstd_contexts()
     metrics = IndexMetrics()
@@ -64,7 +64,7 @@ async def serve(
 
 
 async def _beside(following: Coroutine[Any, Any, None], choices: ChoiceLog | None) -> None:
-    """Follow the log, and connect to that of choices meanwhile: each may wait for what the other has not."""
+    """Follow the log and meanwhile connect to the topic of choices: neither waits for the other."""
     connecting = [] if choices is None else [choices.connect()]
     tasks = [asyncio.create_task(each) for each in (following, *connecting)]
     try:
@@ -117,7 +117,7 @@ def warm_up() -> None:
 
 
 def _restored(sources: Sources, hashes: bytes) -> None:
-    """Load what a worker keeps of sources with and without content hashes, and go on from there."""
+    """Load a worker's checkpoint of sources with and without content hashes, and continue from it."""
     state = PartitionState(1, Worker(), shards=1)
     opened = Batch(None, 0.0, 0.0, [Opened(0, True)])
     for offset, (name, links) in enumerate((("plain", b""), ("linked", hashes))):

@@ -1,4 +1,4 @@
-"""The newest advice, asked for now and then by a thread of its own: an answer takes a second or two."""
+"""The newest advice, polled by a thread of its own, because an answer takes a second or two."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAVING_SECONDS = 1.0
 
 
 class AdviceWatch:
-    """`latest` is None until the store has answered, and what it answered last while it does not."""
+    """`latest` is what the store answered last, None until it has answered."""
 
     def __init__(self, store: ClickHouse, range_seconds: int, every_seconds: float) -> None:
         self.latest: Advice | None = None
@@ -27,7 +27,7 @@ class AdviceWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ask no more; returns soon, whatever the store does."""
+        """Stop polling; returns soon, whatever the store does."""
         self._stopping.set()
         self._thread.join(_LEAVING_SECONDS)
 
@@ -36,7 +36,7 @@ class AdviceWatch:
             try:
                 self.latest = self._asked()
             except OperatorError:
-                continue  # a store that was killed is started again, a password written
+                continue  # it may pass: a killed store is restarted, a missing password written
 
     def _asked(self) -> Advice:
         client = connect(self._store)

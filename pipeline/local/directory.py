@@ -14,13 +14,13 @@ from pipeline.errors import PipelineError
 
 DIRECTORY_RIGHTS = 0o700
 FILE_RIGHTS = 0o600
-"""What engines cache, who runs them and how they are reached is nobody's business but the owner's."""
+"""What engines cache, who runs them and how to reach them is for the owner alone to read."""
 _LOCK_FILE = "owner.lock"
 _POLL_SECONDS = 0.05
 
 
 def write_for_owner_alone() -> None:
-    """From here on nobody else can read what this process and its children write."""
+    """Set the umask so that nobody else can read what this process and its children write."""
     os.umask(0o777 & ~DIRECTORY_RIGHTS)
 
 
@@ -36,7 +36,7 @@ class DirectoryInUse(PipelineError):
 
 
 class DirectoryUnusable(PipelineError):
-    """The directory cannot be made, or not be written."""
+    """The directory cannot be created or written."""
 
     path: Path
     reason: str
@@ -86,7 +86,7 @@ class DirectoryLock:
 
     def release(self) -> None:
         if self._descriptor is not None:
-            # The file stays: removing it would let two owners lock two different files of one name.
+            # The file stays: if it were removed, two owners could lock two different files of one name.
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -112,7 +112,7 @@ class DataDirectory:
         return self.path / "logs"
 
     def acquire(self) -> None:
-        """Create the directory with what belongs into it, and own it.
+        """Create the directory with its subdirectories, and own it.
 
         Raises DirectoryInUse, DirectoryUnusable.
         """
@@ -120,7 +120,7 @@ class DataDirectory:
         with usable(self.path):
             for inner in (self.broker, self.store, self.logs):
                 inner.mkdir(exist_ok=True)
-                inner.chmod(DIRECTORY_RIGHTS)  # made for everybody's eyes by earlier versions
+                inner.chmod(DIRECTORY_RIGHTS)  # earlier versions made them readable for all
 
     def release(self) -> None:
         self._lock.release()
@@ -140,7 +140,7 @@ def usable(path: Path) -> Iterator[None]:
     """Raise DirectoryUnusable for what the file system refuses."""
     try:
         yield
-    except (OSError, RuntimeError) as error:  # the latter of links in a circle, and of no home directory
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, or no home directory
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise DirectoryUnusable(path, reason) from error
 

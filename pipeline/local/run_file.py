@@ -22,7 +22,7 @@ class RunFile(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     """Variables with the addresses of the embedded broker and store."""
     on_purpose: dict[str, str] = {}
-    """Source, as `replica/rank` -> why what is wrong with it belongs to a demo."""
+    """Source, as `replica/rank` -> why its problem is a deliberate part of a demo."""
 
 
 class RunFileMissing(PipelineError):
@@ -45,7 +45,7 @@ def write_run_file(
     environment: Mapping[str, str],
     on_purpose: Mapping[str, str] | None = None,
 ) -> None:
-    """Write where the started processes are. The file outlives them; the next start writes it anew."""
+    """Write where the started processes are. The file outlives them; the next start overwrites it."""
     path = str(config.resolve()) if config else None
     run_file = RunFile(path, dict(environment), dict(on_purpose or {}))
     file = directory / _FILE
@@ -66,7 +66,7 @@ def read_run_file(directory: Path, config: Path | None = None) -> tuple[Path | N
 
 
 def read_on_purpose(directory: Path) -> dict[str, str]:
-    """Return source -> why what is wrong with it belongs to a demo. Raises RunFileMissing."""
+    """Return source -> why its problem is a deliberate part of a demo. Raises RunFileMissing."""
     return _read(directory).on_purpose
 
 

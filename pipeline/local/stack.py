@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 DEFAULT_BROKER_PORT = 9092
 DEFAULT_STORE_PORT = 8123
 _START_SECONDS = 180.0
-"""Without work. A busy machine compiles for minutes."""
+"""Longest time without work at a start. A busy machine compiles for minutes."""
 _DRAIN_SECONDS = 0.5
 """A connector takes up to 0.9 s more to end, and the supervisor kills what has not ended after 1.5 s. One
-that is killed can neither count nor log what Kafka did not take."""
+that is killed can neither count nor log what Kafka did not accept."""
 
 
 class Steps(Protocol):
-    """Where parts that start say how far they are."""
+    """Where starting parts report their progress."""
 
     def step(self, text: str) -> None:
-        """Say what goes on now, until the next step; what changes within a step stands after a colon."""
+        """Report what goes on until the next step; what changes within a step follows a colon."""
 
     def tell(self, line: str) -> None:
-        """Say what has happened, in a line that stays."""
+        """Report what has happened, in a line that stays."""
 
 
 class Stack:
@@ -70,9 +70,9 @@ class Stack:
         self._environment: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start everything side by side, create topics and tables that are missing; return when all is ready.
+        """Start everything in parallel, create missing topics and tables; wait for all but the index.
 
-        The worker comes before what it waits for: at the first start it compiles for longest of all. Raises
+        The worker starts before what it waits for: at the first start it compiles for longest of all. Raises
         ProcessFailed, DirectoryInUse, PortInUse, JarsUnavailable, KafkaUnavailable, StoreUnavailable.
         """
         broker, store = self._broker(), self._store()
@@ -85,11 +85,11 @@ class Stack:
             self._steps.step("starting Kafka")
             self._supervisor.launch("broker", broker, storage=True)
         connector = self._launch("connector", "connect")
-        # Before the page, whose findings are those of this installation.
+        # Before the page, which reads it.
         write_run_file(self._directory.path, self._config, self._environment, self._on_purpose)
         page = self._launch_page()
         if broker:
-            self._steps.step("starting Kafka")  # after its own steps
+            self._steps.step("starting Kafka")  # again, after the broker's own steps
             broker.wait_ready()
             self._steps.tell(f"Kafka listens on {broker.bootstrap_servers}")
         if store:
@@ -100,7 +100,7 @@ class Stack:
         asyncio.run(topics.apply(self.settings))
         migrations.apply(self.settings)
         self._steps.tell("topics and tables are in place")
-        # Compiling is most of what there is to wait for, and done once in an installation.
+        # Most of the wait is for compilation, which an installation needs once.
         for name, process, doing in (
             ("worker", worker, "starting the worker, slow only the first time"),
             ("connector", connector, "starting the connector"),
@@ -109,7 +109,7 @@ class Stack:
             self._steps.step(doing)
             process.wait_ready()
             self._steps.tell(f"boards are on {self.urls['page']}" if name == "page" else f"{name} is ready")
-        # It would take a processor from what somebody waits for, and need not be ready for any of it.
+        # Last, as nothing waits for it, and it would take processor time from what the user waits for.
         self._launch_index()
 
     def _broker(self) -> EmbeddedBroker | None:

@@ -90,5 +90,5 @@ def replica_address(
 
 
 def hash_scheme(era: Era, form: HashForm, block_size: int) -> str:
-    """Name the space in which the hashes compare; integers of the GPU compare whatever the CPU tier shows."""
+    """Return the name of the hash scheme; the GPU's integers compare, whatever form the CPU tier uses."""
     return f"{era.engine}-sha256-{'uint64' if form == 'mixed' else form}-{block_size}"

@@ -20,7 +20,7 @@ class ReplicaAddress:
     dp_ranks: int
     role: str | None = field(default=None, kw_only=True)
     hash_scheme: str
-    """The last key of its table."""
+    """The last key of its table: one that has it is complete."""
 
 
 def replicas_toml(replicas: Iterable[ReplicaAddress]) -> str:

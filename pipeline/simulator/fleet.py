@@ -36,19 +36,19 @@ class FleetSettings:
     dp_ranks: int = 1
     model: str = "simulated"
     eras: tuple[str, ...] = (DEFAULT_ERA,)
-    """Names from `ERAS`, dealt over the replicas in turn."""
+    """Names from `ERAS`, given to the replicas in turn."""
     hash_form: HashForm | None = None
     """Overrides each era's own form."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     """An era without media has no CPU tier."""
     blocks: tuple[int, ...] = ()
-    """GPU blocks of a rank, dealt over the replicas in turn; none takes the number of `engine`."""
+    """GPU blocks of a rank, given to the replicas in turn; empty: the number in `engine`."""
     hybrid_replicas: int = 0
-    """So many of the last replicas are hybrid Mamba and attention engines, with blocks of 2176 tokens; where
-    their era has no groups, the default one is taken."""
+    """This many of the last replicas are hybrid Mamba and attention engines, with blocks of 2176 tokens;
+    where their era has no groups, they have the default era."""
     hybrid_blocks: int = 64
     prefill_replicas: int = 0
-    """So many of the first replicas compute prompts for the others, which pull them; 0: each does both."""
+    """This many of the first replicas compute prompts for the others, which pull them; 0: each does both."""
     random_hash_seeds: bool = False
     """Every rank hashes with a seed of its own, as engines without a fixed PYTHONHASHSEED."""
     workload: WorkloadSettings = field(default_factory=WorkloadSettings)
@@ -67,7 +67,7 @@ class Fleet:
     """Opens the sockets at once; then either `run` in real time, or call `advance` with any clock."""
 
     def __init__(self, settings: FleetSettings, tell: Callable[[str], None] = lambda _: None) -> None:
-        """`tell` gets the text of every scheduled change when it happens.
+        """`tell` is called with the text of every scheduled change when it happens.
 
         Raises ValueError where settings contradict each other.
         """
@@ -125,7 +125,7 @@ class Fleet:
         )
 
     def advance(self, seconds: float, now: float) -> int:
-        """Take one step of every engine after `seconds` more of traffic; batches carry the time `now`.
+        """Run one step of every engine after `seconds` more of traffic; batches carry the time `now`.
 
         Returns the number of batches published.
         """
@@ -144,7 +144,7 @@ class Fleet:
         period = 1 / self.settings.steps_per_second
         start = due = time.monotonic()
         while duration_seconds is None or due - start < duration_seconds:
-            # After a pause of the process the steps missed are not made up for, but for one second's.
+            # After a pause of the process, at most one second of missed steps is made up for.
             due = max(due + period, time.monotonic() - 1.0)
             if self._stopped.wait(max(0.0, due - time.monotonic())):
                 return

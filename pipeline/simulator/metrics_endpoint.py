@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """What finished requests took since the engine's start, each for itself where several ran at a time."""
+    """Totals of finished requests since the engine's start; those that ran at the same time count in full."""
 
     requests: int
     seconds: float
     tokens: int
-    """Of their prompts, that no cache had."""
+    """Tokens of their prompts that no cache had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Prompts:
 
 @dataclass(frozen=True, slots=True)
 class EngineFigures:
-    """What one rank shows; token counters since its start."""
+    """What the endpoint shows for one rank; token counters since its start."""
 
     rank: int
     queries: int
@@ -46,7 +46,7 @@ class EngineFigures:
     prefill: Prefill | None = None
     """None where no time passes in the engine."""
     prompts: Prompts | None = None
-    """None where nobody counts them."""
+    """None where they are not counted."""
 
 
 _COUNTERS = (
@@ -81,7 +81,7 @@ _HISTOGRAMS = (
         "tokens",
     ),
 )
-"""Without buckets but the last one."""
+"""Shown with the last bucket only."""
 
 
 def exposition(model: str, ranks: list[EngineFigures]) -> str:
@@ -161,7 +161,7 @@ class MetricsEndpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Scrapes are not news."""
+                """Log no scrapes."""
 
         try:
             self._server = ThreadingHTTPServer((host, port), Handler)

@@ -37,7 +37,7 @@ class PublisherSettings:
     rank: int = 0
     topic: str = ""
     bind: bool = True
-    """False connects the PUB to a subscriber that binds; the ROUTER binds always."""
+    """False connects the PUB to a subscriber that binds; the ROUTER always binds."""
     buffer_steps: int = 10_000
     replay_frames: Literal[2, 3] = 3
     """2 answers `[b"", seq, payload]` (vLLM to 0.25), 3 `[b"", topic, seq, payload]`."""
@@ -93,7 +93,7 @@ class Publisher:
 
     @property
     def published(self) -> int:
-        """Sequence numbers used in this life."""
+        """Sequence numbers used in this engine session."""
         return self._sequence
 
     @property
@@ -142,7 +142,7 @@ class Publisher:
         self._to_drop += count
 
     def restart(self) -> None:
-        """Begin a new life on the same addresses: sequence 0, empty replay buffer."""
+        """Begin a new engine session on the same addresses: sequence 0, empty replay buffer."""
         with self._lock:
             self._buffer.clear()
         self._sequence = 0
@@ -175,7 +175,7 @@ class _ReplayServer:
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, answer: _Answer) -> None:
         self._answer = answer
         self._router = context.socket(zmq.ROUTER)
-        # vLLM before 0.33 leaves the default of 1000 and loses replies; here holes are asked for by name.
+        # vLLM before 0.33 leaves the default of 1000 and loses replies; here only `replay_holes` are lost.
         self._router.setsockopt(zmq.SNDHWM, 0)
         self._router.setsockopt(zmq.LINGER, 0)
         self.endpoint = _opened(self._router, endpoint, bind=True)
@@ -201,8 +201,8 @@ class _ReplayServer:
                 continue
             frames = self._router.recv_multipart()
             if len(frames) != 3 or frames[1] != b"":
-                continue  # as the engine: not answered
-            with contextlib.suppress(zmq.ZMQError):  # the asker has gone
+                continue  # not answered, as by the engine
+            with contextlib.suppress(zmq.ZMQError):  # the client has gone
                 self._answer(self._router, frames[0], int.from_bytes(frames[2], "big"))
         self._router.close()
         self._stopped.close()

@@ -16,7 +16,7 @@ from pipeline.simulator.wire.hashing import HashForm
 
 
 class Source:
-    """A (replica, DP rank); `restart` begins a new life, as a new engine process on the same addresses."""
+    """A (replica, DP rank); `restart` begins a session, as a new engine process on the same addresses."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class Source:
         self._begin(settings)
 
     def _begin(self, settings: EngineSettings) -> None:
-        # SGLang's flush is of HiCache's host pool, too.
+        # SGLang's flush empties HiCache's host pool, too.
         self.engine = Engine(settings, clears_cpu=self.era.engine == "sglang")
         self._checkpoints: list[list[int]] = []
         self._snapshots: dict[str, dict[str, Any]] = {}
         if self.era.engine == "sglang":
-            # SGLang's radix cache resets itself when constructed: a life begins with AllBlocksCleared.
+            # SGLang's radix cache resets itself when constructed: a session begins with AllBlocksCleared.
             self.engine.reset_prefix_cache()
 
     def submit(self, request: Request) -> None:
@@ -73,14 +73,14 @@ class Source:
         self._to_lose += count
 
     def restart(self, hash_seed: str | None = None) -> None:
-        """Begin a new life: empty cache, sequence 0, and another hash seed if given."""
+        """Begin a new engine session: empty cache, sequence 0, and another hash seed if given."""
         self._past_lives.append(self._life())
         self.publisher.restart()
         settings = self.engine.settings
         self._begin(settings if hash_seed is None else replace(settings, hash_seed=hash_seed))
 
     def truth(self) -> dict[str, Any]:
-        """Return all lives of this source, the present one last."""
+        """Return the truth of all engine sessions of this source, the present one last."""
         return {
             "replica": self.replica,
             "dp_rank": self.rank,

@@ -26,12 +26,12 @@ from pipeline.traces.trace import TraceRequest
 
 @dataclass(frozen=True, slots=True)
 class TraceFleetSettings:
-    """How to play a trace. `budget` counts blocks of `block_size` tokens per replica, None is endless."""
+    """How to play a trace. `budget` counts blocks of `block_size` tokens per replica, None: endless."""
 
     block_size: int
     replicas: int = 1
     prefill_replicas: int = 0
-    """So many of the first replicas compute prompts for the others, which pull them; 0: each does both."""
+    """This many of the first replicas compute prompts for the others, which pull them; 0: each does both."""
     routing: Routing = "round-robin"
     budget: int | None = None
     model: str = "simulated"
@@ -39,9 +39,9 @@ class TraceFleetSettings:
     hash_form: HashForm | None = None
     seed: int = 0
     base_time: float | None = None
-    """Epoch seconds of the trace's time 0; None lets the last request be now."""
+    """Epoch seconds of the trace's time 0; None: the last request is at the present time."""
     speed: float | None = None
-    """Trace seconds per second; None plays as fast as the subscriber takes it."""
+    """Trace seconds per second; None: as fast as the subscriber receives."""
     topic: str = ""
     addresses: AddressPlan = field(default_factory=AddressPlan)
     truth_directory: Path | None = None
@@ -51,7 +51,7 @@ class TraceFleet:
     """Opens the sockets at once; `play` publishes every request's events in order, losing none."""
 
     def __init__(self, settings: TraceFleetSettings) -> None:
-        """Raises ValueError where nobody is left to decode."""
+        """Raises ValueError if no replica is left to decode."""
         check_roles(settings.replicas, settings.prefill_replicas)
         self.settings = settings
         self._context = zmq.Context()
@@ -171,7 +171,7 @@ class TraceFleet:
         }
 
     def hit_rates(self) -> tuple[float, float]:
-        """Return those in blocks and in tokens of all replicas that compute prompts, 0 to 1."""
+        """Return the hit rates in blocks and in tokens of all replicas that compute prompts, 0 to 1."""
         return hit_rates(each.counters for each in self.replicas[: self.settings.prefill_replicas or None])
 
     def write_truth(self) -> None:

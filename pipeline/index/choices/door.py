@@ -1,4 +1,4 @@
-"""`POST /choices`: judged, written, and only then accepted."""
+"""`POST /choices`: choices are judged, written, and only then accepted."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from schemas.choices import ChoiceRecord
 from schemas.settings import shard_numbers
 
 MOST_POSTS_AT_ONCE = 32
-"""Whose choices are judged, or wait for Kafka; questions have places of their own."""
+"""Posts whose choices are being judged or wait for Kafka; questions have a limit of their own."""
 _AT_A_TIME = 8
 """Choices judged in one go."""
 
 
 class ChoicesDoor:
-    """Takes routers' choices."""
+    """Accepts routers' choices."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class ChoicesDoor:
         self._under_way = 0
 
     def enter(self) -> None:
-        """Take a place, to be left again. Raises QuestionRefused."""
+        """Occupy a place until `leave`. Raises QuestionRefused."""
         if self._log is None:
             raise QuestionRefused("choices_off", "set index.choices; an index of the past records none")
         if self._under_way >= MOST_POSTS_AT_ONCE:
@@ -55,11 +55,11 @@ class ChoicesDoor:
         self._under_way += 1
 
     def leave(self) -> None:
-        """Leave the place."""
+        """Free the place."""
         self._under_way -= 1
 
     async def take(self, body: bytes) -> ChoicesResponse:
-        """Return when the choices of a body are in the log. Raises QuestionRefused."""
+        """Judge the choices of a body, and return once they are in the log. Raises QuestionRefused."""
         assert self._log is not None
         records = await self._judged(posted(body, most_hashes=MOST_HASHES, now=time.time()))
         try:
@@ -76,7 +76,7 @@ class ChoicesDoor:
         records: list[ChoiceRecord] = []
         for choice in choices.choices:
             if records and len(records) % _AT_A_TIME == 0:
-                await asyncio.sleep(0)  # others have a turn
+                await asyncio.sleep(0)  # let other requests run
                 judge.look_again()
             records.append(judge.record(choice, self._freshness.state(time.monotonic()), time.time()))
         return records

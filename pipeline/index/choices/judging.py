@@ -14,7 +14,7 @@ from schemas.trust import Trust, worst
 
 
 class Judge:
-    """Judges the choices of one request by what the index holds in that moment."""
+    """Judges the choices of one request by what the index holds at the time."""
 
     def __init__(self, index: Index, choices: Choices, *, share: bool) -> None:
         """`share`: the index follows a share of the replicas only. Raises QuestionRefused."""
@@ -29,12 +29,12 @@ class Judge:
         self.look_again()
 
     def look_again(self) -> None:
-        """Take over what may have changed of the replicas since. Raises QuestionRefused."""
+        """Refresh what may have changed about the replicas. Raises QuestionRefused."""
         self._scopes: Any = self._index.scopes_of(self._about)
         self._trusts: Mapping[str, Trust] = self._index.trusts(self._scopes)
 
     def record(self, choice: Choice, state: IndexState, now: float) -> ChoiceRecord:
-        """Return what is to be known of a choice; `now` is in seconds since the epoch.
+        """Return the record of a choice; `now` is in seconds since the epoch.
 
         Raises QuestionRefused.
         """

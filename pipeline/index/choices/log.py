@@ -1,4 +1,4 @@
-"""The topic of choices: what is appended is acknowledged, or whoever asked for it learns that it is not."""
+"""The topic of choices: Kafka acknowledges what is appended, or the caller learns that it did not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Unacknowledged(DataError):
 
 
 class ChoiceLog:
-    """Writes records of choices to Kafka; until it has connected, it takes none."""
+    """Writes records of choices to Kafka; until it has connected, it accepts none."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -49,7 +49,7 @@ class ChoiceLog:
         self._waiting = Waiting(lambda line: _log.warning("choices wait", cause=line))
 
     async def connect(self) -> None:
-        """Return when broker, topic and the right to write it are there. Raises what no waiting heals."""
+        """Wait for broker, topic and the right to write it, and connect. Raises what waiting cannot cure."""
         await self._waiting.until(self._connect)
 
     async def append(self, records: Sequence[ChoiceRecord]) -> None:
@@ -96,8 +96,8 @@ class ChoiceLog:
         compression = compression_of(kafka, "choices")
         producer = AIOKafkaProducer(
             acks="all",
-            # A record that is in the log twice counts once (`ChoiceRow`). An idempotent producer
-            # would go on trying when its router has long had the answer that nobody knows.
+            # A record that is in the log twice counts once (`ChoiceRow`). An idempotent producer would
+            # keep trying long after its router was answered that the records are unacknowledged.
             enable_idempotence=False,
             compression_type=None if compression == "none" else compression,
             request_timeout_ms=int(ANSWER_SECONDS * 1000),

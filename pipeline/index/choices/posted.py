@@ -15,27 +15,27 @@ from schemas.events import LongName, Name, Timestamp
 MOST_CHOICES = 1000
 """In one request."""
 OLDEST_SECONDS = 3600.0
-"""A choice that was made longer ago is compared with caches that have nothing to do with it."""
+"""A choice made longer ago would be compared with caches that have nothing to do with it."""
 AHEAD_SECONDS = 60.0
-"""Of the router's clock."""
+"""How far the router's clock may be ahead."""
 
 
 class Choice(msgspec.Struct, frozen=True):
     """One request, and where the router sent it."""
 
     request_id: RequestId
-    """The router's own name for the request; posted again with the same replica, the request counts once."""
+    """The router's own id of the request; if posted again with the same replica, the request counts once."""
     block_hashes: Chain
     """Hashes of the prompt's blocks, as in a question."""
     instance_id: Annotated[str, Meta(min_length=1, max_length=256)]
     """Replica that the router chose."""
     time: Timestamp | None = None
-    """When it chose, in seconds since the epoch, at most an hour ago; null: now. Send it with what may be
-    posted twice: a choice without a time counts again in another hour."""
+    """When it chose, in seconds since the epoch, at most an hour ago; null: now. Send it with choices that
+    may be posted twice: without a time, a choice that is posted again in another hour counts again."""
 
 
 class Choices(msgspec.Struct, frozen=True):
-    """Choices among the replicas of one model; fields that are not known are passed over."""
+    """Choices among the replicas of one model; unknown fields are ignored."""
 
     choices: list[Choice]
     """In any order."""
@@ -48,7 +48,7 @@ class Choices(msgspec.Struct, frozen=True):
     tenant_id: Name = "default"
     """Compare with replicas of this tenant only."""
     block_size: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
-    """Tokens of a block where no replica says them, as in a question."""
+    """Tokens of a block where no replica announces them, as in a question."""
 
     @property
     def asked_model(self) -> str:

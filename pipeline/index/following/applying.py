@@ -1,4 +1,4 @@
-"""Records of the log on their way into the table, so many at once as questions can wait for."""
+"""Applies records of the log to the table, in portions small enough that questions need not wait long."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipeline.kafka.portions import in_portions
 from pipeline.reading.numbered import Readable
 
 AT_ONCE_BYTES = 64 << 10
-"""Of records applied in one go: questions wait for about a millisecond."""
+"""Size of the records applied in one go: questions wait for about a millisecond."""
 AT_ONCE_RECORDS = 32
 
 
 def portions(records: Sequence[Offered]) -> Iterator[Sequence[Offered]]:
-    """Return records in their order, as many at once as questions can wait for."""
+    """Return the records in order, split into portions small enough that questions need not wait long."""
     return in_portions(
         records,
         lambda record: len(record.value or b""),
@@ -29,7 +29,7 @@ def portions(records: Sequence[Offered]) -> Iterator[Sequence[Offered]]:
 
 
 class Applying:
-    """Applies the records of one partition, and lets the table show them."""
+    """Applies the records of one partition and makes them visible in the table."""
 
     def __init__(self, reader: Reader[Readable], state: IndexedPartition, metrics: IndexMetrics) -> None:
         aside = SetAside(reader.topic, state.partition, lambda reason: metrics.set_aside.labels(reason).inc())
@@ -38,7 +38,7 @@ class Applying:
         self._metrics = metrics
 
     def apply(self, several: Sequence[Offered]) -> None:
-        """Apply records that came together; the table shows them then. Raises OffsetGap, RecordFatal."""
+        """Apply records that arrived together and make them visible. Raises OffsetGap, RecordFatal."""
         self._applier.offer(several)
         self.state.settle()
         self._metrics.records.inc(self._applier.applied)

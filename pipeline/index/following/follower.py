@@ -1,4 +1,4 @@
-"""Follows the events log from the replica agent's checkpoints on, as a reader that belongs to no group."""
+"""Follows the events log, starting at the replica agent's checkpoints, as a consumer without a group."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from schemas.settings import Settings, shard_numbers
 _FETCH_BYTES = 4 << 20
 _FETCH_WAIT_MS = 100
 _AT_ONCE_RECORDS = 64
-"""Unpacked in one go, while questions wait; all that was fetched may be some ten megabytes."""
+"""Unpacked in one go, while questions wait; everything fetched may come to tens of megabytes."""
 _WAIT_MS = 100
 _TIDY_SECONDS = 1.0
 
@@ -52,7 +52,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Follower:
-    """Brings the partitions of a share into the table, and keeps them up to date."""
+    """Loads the partitions of a share into the table, and keeps them up to date."""
 
     def __init__(
         self, settings: Settings, sources: Sources, freshness: Freshness, metrics: IndexMetrics
@@ -68,11 +68,10 @@ class Follower:
         self._checkpoints = topic_name(settings.kafka, "checkpoints_replica")
 
     async def load(self) -> None:
-        """Bring what the checkpoints hold into the table, if there is something to follow, and the right to.
+        """Check topics and rights, then load the checkpoints into the table, in place of what was there.
 
-        Whatever was loaded before is gone. Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing,
-        TopicMismatch, TopicMadeAgain, LoginRefused, CertificateUnreadable, CheckpointUnreadable,
-        CheckpointAhead.
+        Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, TopicMismatch, TopicMadeAgain,
+        LoginRefused, CertificateUnreadable, CheckpointUnreadable, CheckpointAhead.
         """
         self._began = time.monotonic()
         self._clear()
@@ -95,10 +94,10 @@ class Follower:
             pass
 
     async def run(self) -> None:
-        """Follow the log from what was loaded, until cancelled.
+        """Follow the log from where the loaded checkpoints end, until cancelled.
 
-        Raises KafkaUnavailable, TopicMadeAgain, TopicMismatch, CheckpointAhead, OffsetGap, RecordFatal. What
-        is in the table is void then: whoever starts again begins with the checkpoints.
+        Raises KafkaUnavailable, TopicMadeAgain, TopicMismatch, CheckpointAhead, OffsetGap, RecordFatal. After
+        that the table is invalid: call `load` before running again.
         """
         assert self._watch is not None, "nothing is loaded"
         tasks = [asyncio.create_task(self._watch.run()), asyncio.create_task(self._read(self._watch))]
@@ -109,7 +108,7 @@ class Follower:
             await self._watch.close()
 
     async def _read(self, watch: TopicWatch) -> None:
-        # What was loaded stays: the collector need not look at it again and again.
+        # What was loaded stays, so keep the garbage collector from scanning it again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
@@ -144,7 +143,7 @@ class Follower:
         kafka = self._settings.kafka
         found = load(kafka, topic=self._topic, checkpoints=self._checkpoints, partitions=share)
         async for partition, loaded in found:
-            # It writes to no topic, so only the one that it reads matters.
+            # The follower writes to no topic, so only the one that it reads must be the same.
             require_same(loaded.topics, {self._topic: ids.get(self._topic, "")})
             state = IndexedPartition(partition, self._settings.worker, self._sources, partitions=partitions)
             await self._take_over(state, loaded)
@@ -175,7 +174,7 @@ class Follower:
     async def _fetched(
         self, consumer: AIOKafkaConsumer, places: Mapping[TopicPartition, int], watch: TopicWatch
     ) -> Mapping[TopicPartition, Sequence[Any]]:
-        """Return records that came; where retention was faster, go on at the oldest one."""
+        """Return fetched records; where retention removed unread ones, continue at the oldest one left."""
         try:
             records: Mapping[TopicPartition, Sequence[Any]] = await consumer.getmany(
                 timeout_ms=_WAIT_MS, max_records=_AT_ONCE_RECORDS
@@ -236,7 +235,7 @@ class Follower:
         for state in self._states.values():
             state.let_go()
             state.take_forgotten()
-            await asyncio.sleep(0)  # questions have a turn
+            await asyncio.sleep(0)  # let questions run
         self._metrics.sources.set(len(self._sources.by_number))
         self._metrics.blocks.set(self._sources.holdings.blocks)
         self._metrics.table_bytes.set(self._sources.holdings.bytes_allocated)

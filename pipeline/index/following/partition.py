@@ -18,9 +18,9 @@ from schemas.settings import Worker
 
 
 class IndexedPartition(PartitionState):
-    """Applies records as the replica agent does, from its checkpoint on, and never cuts one.
+    """Applies records as the replica agent does, starting at its checkpoint, but never cuts a checkpoint.
 
-    `settle` makes the table show them.
+    Records are visible in the table after `settle`.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class IndexedPartition(PartitionState):
         self._touched: set[SourceKey] = set()
         """Sources with events that are not in the table yet."""
         self._untidy: set[SourceKey] = set()
-        """Sources that have something to let go."""
+        """Sources with something for `let_go` to drop."""
 
     def _counting(self, key: SourceKey) -> NewCopies:
         source = self._indexed[key] = self._all.begin()
@@ -77,7 +77,7 @@ class IndexedPartition(PartitionState):
         self._all.forget(self._indexed.pop(key))
 
     def let_go(self) -> None:
-        """Drop what checkpoints and tables would say, which nobody writes here."""
+        """Drop what would go into checkpoints and ClickHouse rows: the index writes neither."""
         self._forgotten.clear()
         self._gone.clear()
         self._left_out.clear()
@@ -89,14 +89,14 @@ class IndexedPartition(PartitionState):
         self._untidy.clear()
 
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
-        """Leave out the record at `offset`: the sources it names, if known, lack what it said."""
+        """Leave out the record at `offset`: the sources that it names, if known, lack its events."""
         super().set_aside(offset, refused)
         for key, source in self._indexed.items():
             if refused.names(*key):
                 source.told = None
 
     def skip_removed(self, beginning: int) -> None:
-        """Go on at `beginning`: the records before it that were not applied are gone."""
+        """Continue at `beginning`: the records before it that were not applied are gone."""
         super().skip_removed(beginning)
         for source in self._indexed.values():
             source.told = None

@@ -1,6 +1,6 @@
-"""Who held what at a moment of the past: the log read again from its oldest record up to that moment.
+"""Which source held what at a moment of the past: the log, read from its oldest record up to that moment.
 
-Compaction leaves only the newest checkpoint, which is of a later moment, so none of them helps.
+Checkpoints are of no use here: compaction leaves only the newest one, which is later than that moment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pipeline.residency.granularity.two_sizes import GranularPool
 from schemas.settings import Settings, shard_numbers
 
 ALL = "0/1"
-"""Of the shares of the log."""
+"""The share that is the whole log."""
 _FETCH_BYTES = 4 << 20
 _WAIT_MS = 1_000
 
@@ -41,13 +41,13 @@ class Past:
     index: Index
     sources: Sources
     records: int
-    """Records of the log that led there."""
+    """Number of records applied."""
     whole_from: float | None
-    """Where the log's beginning is gone: when the oldest record was written that all partitions still reach
-    back to, in seconds since the epoch. Of what was stored before, nothing is known."""
+    """If retention has removed the beginning of the log: the time back to which every partition reaches, in
+    seconds since the epoch. What was stored before that is unknown."""
 
     def held(self) -> dict[Key, set[tuple[int, int]] | None]:
-        """Return (group, hash) of all blocks; None where an engine announces two granularities."""
+        """Return the (group, hash) pairs of each key; None where an engine announces two granularities."""
         found: dict[Key, set[tuple[int, int]] | None] = {}
         for source in self.sources.by_number.values():
             residency = source.residency
@@ -65,9 +65,9 @@ class Past:
 
 
 async def past(settings: Settings, at: float, *, sources: Sources | None = None, share: str = ALL) -> Past:
-    """Return what the log said up to `at`, by the time at which records were written.
+    """Return the state after all records that were written to the log up to `at`.
 
-    `sources`: new ones that get it. `share` of the partitions, as `index.share` has it. Raises
+    `sources`: an empty one to fill. `share`: which partitions to read, in the form of `index.share`. Raises
     KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, OffsetGap, RecordFatal.
     """
     kafka = settings.kafka

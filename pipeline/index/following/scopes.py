@@ -1,4 +1,4 @@
-"""Inside which hashes compare: a model and a hash domain, each with a number."""
+"""Scopes inside which hashes compare: model, hash domain and tenant, with a number for each combination."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 class Scope(NamedTuple):
-    """What a source says of itself when a life of its engine begins."""
+    """What a source reports about itself when an engine session begins."""
 
     model: str
     hash_domain: str
@@ -22,11 +22,11 @@ class Scopes:
     def __init__(self) -> None:
         self._numbers: dict[Scope, int] = {}
         self._sources: dict[int, int] = {}
-        """How many are in each."""
+        """How many sources are in each, by its number."""
         self._free: list[int] = []
 
     def enter(self, scope: Scope) -> int:
-        """Return the number of a scope, which one source more is in."""
+        """Count one more source in a scope, and return its number."""
         number = self._numbers.get(scope)
         if number is None:
             number = self._numbers[scope] = self._free.pop() if self._free else len(self._sources)
@@ -34,7 +34,7 @@ class Scopes:
         return number
 
     def leave(self, scope: Scope) -> None:
-        """One source less is in a scope."""
+        """Count one source less in a scope; the last one frees its number."""
         number = self._numbers[scope]
         self._sources[number] -= 1
         if not self._sources[number]:
@@ -48,7 +48,7 @@ class Scopes:
     def asked_for(
         self, model: str, *, hash_domain: str | None, tenant: str | None
     ) -> npt.NDArray[np.bool_] | None:
-        """Return of each number whether it is asked for; None if no source is in any of these."""
+        """Return a mask over scope numbers, set for those asked for; None if no source is in any of them."""
         found = [
             number
             for scope, number in self._numbers.items()

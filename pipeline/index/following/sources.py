@@ -15,23 +15,23 @@ from pipeline.residency.source import SourceResidency
 from schemas.trust import Trust
 
 _OF_CHUNKS = ("vllm", "")
-"""Engines that load whole chunks of several blocks, as far as anybody knows."""
+"""Engines that load whole chunks of several blocks, or may, while their name is not known."""
 
 
 class Told(NamedTuple):
-    """What every match says of its source."""
+    """What every match reports about its source."""
 
     replica: str
     rank: str
     trust: Trust
     last_batch_at: float | None
     doubts: int
-    """Those that its engine gives reason to."""
+    """Bits of `usable`: which doubts apply to its engine."""
 
 
 @dataclass
 class IndexedSource:
-    """One source, and what of it the table does not know."""
+    """One source, with the part of its state that is not in the table."""
 
     number: int
     scope: Scope
@@ -40,12 +40,12 @@ class IndexedSource:
     granular: dict[int, GranularPool] = field(default_factory=dict)
     """Its pools of two granularities, by their numbers."""
     contents: int | None = None
-    """Its number under which blocks are known by content; None while none are."""
+    """Its second number, under which the table has its blocks by content hash; None while it has none."""
     told: Told | None = None
-    """As of the last record; None while nobody asked."""
+    """As of the last record; None until a question needs it."""
 
     def tell(self) -> Told:
-        """Return what every match says of the source."""
+        """Compute and keep what every match reports about the source."""
         assert self.residency is not None
         head = self.residency.head
         trust = self.residency.overall_trust().trust
@@ -54,11 +54,11 @@ class IndexedSource:
         return self.told
 
     def names(self, lora: str) -> bool:
-        """Return whether it used an adapter since it started, as far as adapters keep their names."""
+        """Return whether it is known to have used an adapter since it started; not all names are kept."""
         return self.residency is not None and lora in self.residency.head.loras
 
     def uses(self, lora: str) -> bool:
-        """Return whether it used an adapter since it started, or may have: only so many keep their names."""
+        """Return whether it used an adapter since it started, or may have under a name that was not kept."""
         return self.names(lora) or self.names(OTHER_LORAS)
 
 
@@ -70,19 +70,19 @@ class Sources:
         self.scopes = Scopes()
         self.by_number: dict[int, IndexedSource] = {}
         self.of_contents: dict[int, IndexedSource] = {}
-        """By the numbers under which blocks are known by content."""
+        """Sources by their second numbers, for blocks by content hash."""
         self.granular: dict[int, IndexedSource] = {}
         """Those with pools of two granularities."""
 
     def begin(self) -> IndexedSource:
-        """Return a source that nothing is known of."""
+        """Return a new source, about which nothing is known yet."""
         scope = Scope("", "", "")
         number = self.holdings.new_source(self.scopes.enter(scope))
         source = self.by_number[number] = IndexedSource(number, scope)
         return source
 
     def by_content(self, source: IndexedSource) -> int:
-        """Return the number under which a source's blocks are known by content."""
+        """Return the number under which the table has a source's blocks by content hash."""
         if source.contents is None:
             source.contents = self.holdings.new_source(self.scopes.number(source.scope))
             self.of_contents[source.contents] = source
@@ -93,7 +93,7 @@ class Sources:
         return self.by_number.get(number) or self.of_contents[number]
 
     def applied(self, source: IndexedSource, residency: SourceResidency) -> None:
-        """Take over what a record may have changed."""
+        """Take over what a record may have changed: the scope, and pools of two granularities."""
         source.residency, source.told = residency, None
         head = residency.head
         if (head.hash_domain, head.model, head.tenant) != (
@@ -124,7 +124,7 @@ class Sources:
         self.granular[source.number] = source
 
     def forget(self, source: IndexedSource) -> None:
-        """Nothing of a source is kept."""
+        """Drop everything about a source."""
         for pool in source.residency.pools.counted if source.residency is not None else ():
             pool.copies.give_up()
         for number in source.granular:

@@ -1,6 +1,6 @@
 """The loop that counts copies in the table that all pools of the index share, and other loops over it.
 
-Nothing is kept that only rows and checkpoints need.
+It keeps nothing that only ClickHouse rows and checkpoints need.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from pipeline.residency.counting.count_copies import Copy
 I64 = npt.NDArray[np.int64]
 
 LOAD: Final = 0.8
-"""Of the rows, at most."""
+"""Largest share of the rows that may be in use."""
 ABSENT: Final = -1
 """Instead of a place in the heap: the pool does not hold the block."""
 IN_ROW: Final = -2
-"""Instead of one: its word is in the row."""
+"""Instead of a place in the heap: the word is in the row itself."""
 
 
 class Table(NamedTuple):
@@ -67,7 +67,7 @@ class Table(NamedTuple):
 
 @inlined
 def place_in(rows: Any, heap: Any, slot: int, pool: int) -> int:
-    """Return where the word of a pool is, given the slot of a block: in the heap, IN_ROW or ABSENT."""
+    """Return where a pool's word for the block in a slot is: its place in the heap, IN_ROW or ABSENT."""
     place = ABSENT
     word = rows[slot].word
     if word != NOTHING:
@@ -81,7 +81,7 @@ def place_in(rows: Any, heap: Any, slot: int, pool: int) -> int:
 
 @compiled
 def add_holder(rows: Any, heap: Any, counts: Any, slot: int, block: np.uint64, word: np.uint64) -> bool:
-    """Add a holder that a block does not have; return False, and do nothing, if there is no room."""
+    """Add a holder that a block does not have yet; return False, and do nothing, if there is no room."""
     known = rows[slot].word
     if known == NOTHING:
         if counts[ROWS_USED] + 1 > len(rows) * LOAD:
@@ -106,7 +106,7 @@ def add_holder(rows: Any, heap: Any, counts: Any, slot: int, block: np.uint64, w
 
 @compiled
 def drop_holder(rows: Any, heap: Any, counts: Any, spread: Spread, slot: int, place: int) -> None:
-    """Take away the holder whose word is at a place, or in the row."""
+    """Remove the holder whose word is at a place in the heap, or in the row (IN_ROW)."""
     if place == IN_ROW:
         counts[ROWS_USED] -= 1
         free_row(rows, slot, spread)
@@ -124,13 +124,13 @@ class Holder(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a pool has of a block."""
+    """What a pool holds of a block."""
 
     copies: int
     size_code: int
     several_sizes: bool
     place: int
-    """Of its word, as `place_in` says it."""
+    """Where its word is, as `place_in` returns it."""
     word: np.uint64
 
 
@@ -189,14 +189,14 @@ def last(store: Table, pool: Holder, slot: int, held: Held, copy: Copy, tally: A
 
 
 count_holders = compiled(over(counting.count, "count_holders", globals()))
-"""The loop over the verbs above."""
+"""The counting loop of `count_copies`, built from the operations above."""
 
 
 @compiled
 def put_holders(table: Table, spread: Spread, pool: int, columns: BlockColumns, begin: int) -> int:
-    """Set holders from entry `begin` on as a checkpoint has them, or remove those without copies.
+    """Set holders as in a checkpoint, from its entry `begin` on; an entry without copies removes its holder.
 
-    Return the number of entries, or of the first one that there is no room for.
+    Return the number of entries, or the index of the first one that there is no room for.
     """
     table, columns = borrowed(table), borrowed(columns)
     rows, heap, used, held = table.rows, table.heap, table.counts, table.held
@@ -224,7 +224,7 @@ def put_holders(table: Table, spread: Spread, pool: int, columns: BlockColumns, 
 
 @compiled
 def sweep(table: Table, spread: Spread, retired: Any, start: int, slots: int) -> int:
-    """Take away holders of retired pools in so many slots from `start`; return the slot to go on with."""
+    """Remove holders of retired pools in `slots` slots from `start` on; return the slot to continue at."""
     table = borrowed(table)
     rows, heap, used, held = table.rows, table.heap, table.counts, table.held
     end = min(start + slots, len(rows))
@@ -237,7 +237,7 @@ def sweep(table: Table, spread: Spread, retired: Any, start: int, slots: int) ->
                 if retired[holder]:
                     held[holder] -= 1
                     drop_holder(rows, heap, used, spread, slot, IN_ROW)
-                    continue  # what came into the slot
+                    continue  # with the row that moved into the slot
             else:
                 offset = np.int64(word & OFFSET_MASK)
                 for place in range(offset + count_of(heap, offset), offset, -1):
@@ -248,14 +248,14 @@ def sweep(table: Table, spread: Spread, retired: Any, start: int, slots: int) ->
                         if pool_of(rows[slot].word) != MOST_POOLS:
                             break
                 if pool_of(rows[slot].word) != MOST_POOLS:
-                    continue  # the one that is left, which may be retired, too
+                    continue  # with the holder that is left, whose pool may be retired, too
         slot += 1
     return 0 if slot >= len(rows) else slot
 
 
 @compiled
 def held_by(table: Table, pool: int, hashes: Hashes, words: Words) -> int:
-    """Copy the blocks of a pool that there is room for, and its words; return how many slots that took."""
+    """Copy a pool's blocks and words as far as the arrays have room; return how many slots were scanned."""
     table = borrowed(table)
     rows, heap = table.rows, table.heap
     count = slot = 0
@@ -277,7 +277,7 @@ def word_at(table: Table, pool: Holder, block: np.uint64) -> Any:
 
 @compiled
 def set_word(table: Table, pool: Holder, block: np.uint64, word: np.uint64) -> None:
-    """Replace the word of a pool for a block, if it holds that."""
+    """Replace the word of a pool for a block, if the pool holds it."""
     slot = find(table, pool, block)
     place = held_at(table, pool, slot).place
     if place != ABSENT:

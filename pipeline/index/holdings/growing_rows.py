@@ -1,8 +1,8 @@
-"""The rows of a table that grows in steps, from its last slot to its first, while blocks are found as ever.
+"""The rows of a hash table that grows in steps, from its last slot to its first, searchable all the while.
 
-Homes are in proportion to the length of the table, so a longer one has its rows in the same order. What was
-moved lies in proportion to the new length, what was not to the old one, in one array: a question looks at one
-place, as in a table that does not grow.
+A row's home is proportional to the table's length, so a longer table has its rows in the same order. Rows
+that were moved lie in proportion to the new length, the others to the old one, all in one array: a search
+begins at one place, as in a table that does not grow.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pipeline.index.holdings.long_array import LongArray
 from pipeline.index.holdings.rows import ROW, Rows, Spread, put_rows, take_rows
 
 STEP: Final = 1 << 14
-"""Slots moved in one go: some ten microseconds."""
+"""Slots moved in one go: tens of microseconds."""
 
 
 class GrowingRows:
-    """Rows, and where blocks have theirs."""
+    """The rows, and the `Spread` by which blocks find theirs."""
 
     def __init__(self, slots: int) -> None:
         self._memory = LongArray(slots, ROW)
@@ -28,7 +28,7 @@ class GrowingRows:
 
     @property
     def array(self) -> Rows:
-        """Return the rows; they lie elsewhere once they grew."""
+        """Return the rows; growing may move them in memory."""
         return self._memory.array
 
     @property
@@ -37,21 +37,21 @@ class GrowingRows:
         return int(self.spread.slots) != len(self.array)
 
     def grow(self, slots: int) -> None:
-        """Begin to have so many slots; `go_on` moves the rows.
+        """Begin to grow to `slots` slots; `go_on` then moves the rows.
 
-        Moves all that are left of the last time. Where anybody else holds the array, it is copied.
+        First moves the rows left from growing before. If anything else holds the array, it is copied.
         """
         while self.growing:
             self.go_on(STEP)
         before = len(self.array)
         low = max(0, before - STEP)
-        # The last rows may have gone on from the first slot.
+        # The last rows may have wrapped around to the first slots.
         taken = take_rows(self.array, low, before)
         self._memory.lengthen(slots)
         self._put(low, taken)
 
     def go_on(self, slots: int) -> None:
-        """Move the rows of so many slots, if any are left."""
+        """Move the rows of the next `slots` slots, if any are left to move."""
         while slots > 0 and self.growing:
             high = int(self.spread.grown)
             low = max(0, high - min(slots, STEP))

@@ -31,7 +31,7 @@ from pipeline.residency.counting.count_copies import NEEDS_ROOM, Rules, Tally
 
 LOAD_AFTER_GROWTH = 0.6
 MOVED_FOR_EACH = 8
-"""Slots of a table that grows, for each block that comes: it has grown long before it is full."""
+"""Slots moved for each block that arrives while the table grows: that is done long before it is full."""
 LEAST_MOVED = 1 << 10
 SWEPT_AT_ONCE = 1 << 16
 """Slots: a fraction of a millisecond."""
@@ -46,7 +46,7 @@ class TooManyPools(Exception):
 
 
 class Holdings:
-    """Which pools hold which block. Nothing here is of a moment, but the order of calls."""
+    """Which pools hold which block. Nothing here depends on time, only on the order of calls."""
 
     def __init__(self) -> None:
         self._rows, self._heap = GrowingRows(1024), LongArray(1024, np.uint64)
@@ -56,7 +56,7 @@ class Holdings:
         self._known.pools["source"] = NOBODY
         self._retired = np.zeros(64, np.bool_)
         self._pools = 0
-        """Numbers ever given; those behind are free."""
+        """How many numbers were ever given out; those from here on are unused."""
         self._free_pools: list[int] = []
         self._to_sweep: set[int] = set()
         self._swept_to = 0
@@ -66,12 +66,12 @@ class Holdings:
 
     @property
     def _table(self) -> Table:
-        """Return the arrays. Nobody keeps them: memory that arrays look at cannot move when it grows."""
+        """Return the arrays. Do not keep them: memory that an array refers to cannot move when it grows."""
         return Table(self._rows.array, self._heap.array, self._counts, self._held)
 
     @property
     def blocks(self) -> int:
-        """Return how many blocks are held, each one counted once for each pool that holds it."""
+        """Return how many blocks are held, each counted once for every pool that holds it."""
         return int(self._held.sum() - self._held[self._retired].sum())
 
     @property
@@ -93,11 +93,11 @@ class Holdings:
         return number
 
     def set_scope(self, source: int, scope: int) -> None:
-        """What a source holds is of another model or hash domain from now on."""
+        """Set the scope (model, hash domain and tenant) of what a source holds."""
         self._known.sources["scope"][source] = scope
 
     def forget_source(self, source: int) -> None:
-        """Nobody needs the number any more; its pools are retired."""
+        """Free the number of a source whose pools are all retired."""
         self._free_sources.append(source)
 
     def new_pool(self, source: int, *, tier: int, group: int) -> int:
@@ -125,7 +125,7 @@ class Holdings:
         self._held = _doubled(self._held)
 
     def describe(self, pool: int, sizes: Sequence[int], window: int, *, doubts: int = 0) -> None:
-        """Say which block sizes a pool has, by their codes, its group's window, and what is doubted of it."""
+        """Set a pool's block sizes, by their codes, its group's window, and the doubts about its blocks."""
         begin = self._sizes.take(sizes)
         self._known = self._known._replace(sizes=self._sizes.array)
         row = self._known.pools[pool]
@@ -134,7 +134,7 @@ class Holdings:
         row["doubts"] = doubts
 
     def retire(self, pool: int) -> None:
-        """A pool holds nothing any more; what it held is swept away in time, and counts no longer."""
+        """Retire a pool: what it held no longer counts, and `sweep` removes it in time."""
         row = self._known.pools[pool]
         source = int(row["source"])
         before, number = NOBODY, int(self._known.sources["first"][source])
@@ -153,7 +153,7 @@ class Holdings:
             self._free_pools.append(pool)
 
     def renewed(self, pool: int) -> int:
-        """Return a number for a pool that is as this one was, but holds nothing; this one is retired."""
+        """Retire a pool, and return the number of an empty one with the same description."""
         row = self._known.pools[pool].copy()
         number = self.new_pool(int(row["source"]), tier=int(row["tier"]), group=int(row["group"]))
         sizes = self._sizes.of(int(row["sizes"]), int(row["size_codes"]))
@@ -168,14 +168,14 @@ class Holdings:
         return int(self._held[pool])
 
     def make_room(self, blocks: int) -> None:
-        """Make room for so many blocks more."""
+        """Make room for this many more blocks."""
         needed = int(self._counts[ROWS_USED]) + blocks
         if needed > len(self._rows.array) * LOAD:
             self._lengthen_rows(needed)
         self._rows.go_on(len(self._rows.array))
 
     def count(self, pool: int, events: Events, sizes: Sizes, rules: Rules, tally: Tally) -> int:
-        """Apply events to a pool until they need anything but room, as `count_copies` does."""
+        """Apply events to a pool as `count_copies` does, and make room where that needs it."""
         while True:
             self._go_on(len(events.hashes))
             outcome = count_holders(self._table, self._holder(pool), rules, sizes, events, tally)
@@ -187,7 +187,7 @@ class Holdings:
         return Holder(self._rows.spread, pool)
 
     def put(self, pool: int, columns: BlockColumns) -> None:
-        """Set what a pool holds as a checkpoint has it; zero copies removes one."""
+        """Set what a pool holds as in a checkpoint; zero copies removes a block."""
         if any(len(column) != len(columns.hashes) for column in columns):
             raise ValueError("columns of different lengths")
         done = 0
@@ -203,7 +203,7 @@ class Holdings:
         return int(word_at(self._table, self._holder(pool), np.uint64(block)))
 
     def add(self, pool: int, block: int, copies: int, *, several_sizes: bool = False) -> None:
-        """Add copies, or take them away if fewer than 0, of a block, if a pool holds it, and goes on to."""
+        """Add copies of a block, if a pool holds it, or remove them if negative; one must be left."""
         word = self.word(pool, block)
         copies = min((word & MOST_COPIES) + copies, MOST_COPIES)
         several = int(SEVERAL_SIZES)
@@ -211,13 +211,13 @@ class Holdings:
         set_word(self._table, self._holder(pool), np.uint64(block), np.uint64(word))
 
     def blocks_of(self, pool: int) -> tuple[Hashes, Words]:
-        """Return the blocks that a pool holds and their words; looks at the table until it has all."""
+        """Return the blocks that a pool holds and their words; scans the table until it has found all."""
         hashes, words = np.empty(self.held(pool), np.uint64), np.empty(self.held(pool), np.uint64)
         held_by(self._table, pool, hashes, words)
         return hashes, words
 
     def sweep(self) -> bool:
-        """Take some of what retired pools held away; return whether something is left to do."""
+        """Remove some of what retired pools held; return whether anything is left to remove."""
         if not self._to_sweep:
             return False
         self._swept_to = sweep(self._table, self._rows.spread, self._retired, self._swept_to, SWEPT_AT_ONCE)
@@ -229,7 +229,7 @@ class Holdings:
         return bool(self._to_sweep)
 
     def _grow(self) -> None:
-        """Make room for what needs it: rows beyond their load, or else sets."""
+        """Make room where there is none: for rows if they are at their full load, or else for sets."""
         used = int(self._counts[ROWS_USED])
         if used + 1 > len(self._rows.array) * LOAD:
             self._lengthen_rows(used + 1)
@@ -257,8 +257,8 @@ class Holdings:
     ) -> Matches:
         """Return the sources that hold a beginning of each chain, chain by chain: see `match`.
 
-        Chains lie side by side in `hashes`, each up to its end, of at most `longest` blocks. `scopes` says of
-        each number of a scope whether it is asked for. Holds until the next call.
+        Chains lie one after another in `hashes`, each up to its end, with at most `longest` blocks. `scopes`
+        is a mask over scope numbers: which are asked for. The result is valid until the next call.
         """
         words = max(1, (longest + 63) // 64)
         scratch = self._scratch

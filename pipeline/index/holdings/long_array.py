@@ -1,4 +1,4 @@
-"""Arrays that get longer where they are: the system maps their pages anew, and nobody copies them."""
+"""Arrays that grow without being copied: the operating system remaps their pages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 _LARGE_PAGE: Final = 2 << 20
-"""The system moves whole tables of pages if a length is a multiple of that."""
+"""The system can move whole page tables if a length is a multiple of this."""
 
 
 class LongArray:
-    """An array of zeros at first, outside of the interpreter's memory."""
+    """An array, of zeros at first, outside of the interpreter's memory."""
 
     def __init__(self, length: int, kind: npt.DTypeLike) -> None:
         self._kind = np.dtype(kind)
@@ -22,12 +22,12 @@ class LongArray:
         self.array: npt.NDArray[Any] = self._of_memory(length)
 
     def lengthen(self, length: int) -> None:
-        """Have zeros behind what is there. Where anybody else holds the array, it is copied."""
+        """Append zeros up to a length. If anything else holds the array, it is copied."""
         length_before = len(self.array)
-        self.array = np.empty(0, self._kind)  # memory that arrays look at cannot move
+        self.array = np.empty(0, self._kind)  # memory that an array refers to cannot move
         try:
             self._memory.resize(self._bytes(length))
-        except (BufferError, SystemError):  # somebody looks at it, or the system cannot
+        except (BufferError, SystemError):  # something refers to it, or the system cannot
             before = self._of_memory(length_before)
             self._memory = self._new(length)
             self._of_memory(length_before)[:] = before

@@ -45,24 +45,24 @@ MATCH: Final = np.dtype(
         ("doubts", np.int8),
     ]
 )
-"""How far into the chain a source goes, in blocks and tokens: on its GPU, then on its CPU as well, then on
-what is below. `most`: how far at the most, if groups that do not say how far they look back need no
-more than they hold. `doubts`: those about any block of what it goes on."""
+"""How far into the chain a source reaches, in blocks and tokens: on its GPU, then with its CPU as well, then
+with what is below. `most`: how far at most, if groups whose window is unknown need no more than they hold.
+`doubts`: those about any block that it reaches."""
 
 
 class Pools(NamedTuple):
-    """What is known of pools and sources, by their numbers."""
+    """What is known about pools and sources, by their numbers."""
 
     pools: npt.NDArray[Any]
     """(pools,) of `usable.POOL`."""
     sources: npt.NDArray[Any]
     """(sources,) of SOURCE."""
     sizes: I64
-    """Tokens per block; the sizes of a pool side by side."""
+    """Tokens per block; those of a pool one after another."""
 
 
 class Beside(NamedTuple):
-    """k holders of blocks that the table does not know, chain by chain."""
+    """Columns of (k,): holders of blocks that are not in the table, chain by chain."""
 
     chains: I64
     pools: I64
@@ -72,7 +72,7 @@ class Beside(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a walk notes; marks are NOBODY before and after."""
+    """Working memory of a walk; marks are NOBODY before and after."""
 
     pool_marks: I32
     """(pools,)"""
@@ -85,7 +85,7 @@ class Scratch(NamedTuple):
     tokens: I64
     """(blocks + 1,)"""
     holders: Words
-    """(blocks,): what the row of each block says."""
+    """(blocks,): the word in each block's row."""
     matches: npt.NDArray[Any]
     """(most,) of MATCH."""
 
@@ -102,11 +102,11 @@ def match(
     default_size: int,
     scratch: Scratch,
 ) -> int:
-    """Note the sources that hold a beginning of each chain, chain by chain; return how many there are.
+    """Write the sources that hold a beginning of each chain to `scratch.matches`; return how many there are.
 
-    Chains lie side by side in `hashes`; `ends` says where each one ends. `allowed` says of each scope whether
-    it is asked for. A block of which nobody says a size has `default_size`, or else that of the chain's
-    largest block. Returns -1 if the scratch has no room.
+    Chains lie one after another in `hashes`, each up to its end in `ends`. `allowed` is a mask over scopes:
+    which are asked for. A block whose size no holder gives has `default_size` or, if that is 0, the size of
+    the chain's largest block. Return -1 if the scratch has no room.
     """
     table, known, scratch = borrowed(table), borrowed(known), borrowed(scratch)
     beside = borrowed(beside)
@@ -144,7 +144,7 @@ def match(
 
 @compiled
 def _words_of(table: Table, spread: Spread, hashes: Hashes, words: Words) -> None:
-    """Note what the row of each block says; the sets that they name are in the cache soon."""
+    """Copy the word of each block's row to `words`, and prefetch the sets that these refer to."""
     rows, heap = table.rows, table.heap
     for at in range(min(FETCHED_AHEAD, len(hashes))):
         fetch_row(rows, spread, hashes[at])
@@ -180,7 +180,7 @@ def _match_one(
     most = min(len(found), len(masks) // max(words, 1), len(matches))
     count = 0
     full = False
-    # Of these types, as numba compiles `usable_end` again for each constant that it is given.
+    # Typed, because numba compiles `usable_end` again for every literal that it is given.
     none, no, yes = np.int64(0), np.bool_(False), np.bool_(True)
     _words_of(table, spread, hashes, holders)
     tokens[0] = 0

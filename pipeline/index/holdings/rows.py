@@ -1,7 +1,7 @@
-"""Blocks in a flat hash table: a row of 16 bytes for each, whoever holds it.
+"""A flat hash table of blocks: one row of 16 bytes for each, however many pools hold it.
 
-Where a row lies is a secret of the process. Rows lie in the order of their homes, so that a table grows in
-steps from its end on: see `growing_rows`.
+Where a row lies depends on a secret of the process. Rows lie in the order of their homes, so that a table can
+grow in steps, from its end: see `growing_rows`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Spread(NamedTuple):
     factor: np.uint64
     """The secret."""
     slots: np.uint64
-    """Homes are among so many slots, or were before the table began to grow."""
+    """The length of the table; while it grows, the length that it had before."""
     grown: np.uint64
-    """Those from here on are among all slots of the table by now."""
+    """From this home on, blocks have moved to homes in proportion to the new length."""
 
 
 @inlined
@@ -63,15 +63,15 @@ put_rows = compiled(over(hash_table.put_all, "put_rows", _PARTS))
 
 @compiled
 def fetch_row(rows: Rows, spread: Spread, block: np.uint64) -> None:
-    """Begin to bring the row of a block into the cache."""
+    """Prefetch the row of a block into the processor's cache."""
     fetch_ahead(rows, home(rows, block, spread))
 
 
 @compiled
 def take_rows(rows: Rows, low: int, high: int) -> Rows:
-    """Take out the rows from one slot to the first free one at or behind another, and return them.
+    """Take out the rows from slot `low` to the first free slot at or behind `high`, and return them.
 
-    Among them are all whose homes are in between. Nothing that stays was found by way of them.
+    Among them are all rows whose homes are in between. No search for a row that stays leads over them.
     """
     slots = len(rows)
     end = high

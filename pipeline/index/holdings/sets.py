@@ -1,7 +1,7 @@
 """Sets of holders, for blocks that several pools hold: pieces of one array of words.
 
-A set of class c takes 2**c words. The first one says its class and how many holders it has, in its high and
-low half; they follow in no order. Free sets of a class form a list.
+A set of class c has 2**c words. The high half of the first one is its class, the low half its number of
+holders, which follow in no particular order. Free sets of a class form a linked list.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Words = npt.NDArray[np.uint64]
 Counts = npt.NDArray[np.int64]
 
 ROWS_USED, HEAP_USED, FREE = 0, 1, 2
-"""Of the counters: rows, words ever used of the heap, and from FREE on the first free set of each class, by
-its place plus one."""
+"""Indices of the counters: rows in use, words of the heap ever used, and from FREE on, for each class, the
+place of its first free set plus one."""
 CLASSES: Final = 40
 SMALLEST: Final = 2
 """Class of a set of up to three holders."""
@@ -68,7 +68,7 @@ def new_set(heap: Words, counts: Counts, size_class: int) -> int:
 
 @compiled
 def free_set(heap: Words, counts: Counts, offset: int) -> None:
-    """Nobody needs a set any more."""
+    """Put a set on the free list of its class."""
     size_class = np.int64(heap[offset] >> _HALF)
     heap[offset] = np.uint64(counts[FREE + size_class])
     counts[FREE + size_class] = offset + 1
@@ -76,7 +76,7 @@ def free_set(heap: Words, counts: Counts, offset: int) -> None:
 
 @compiled
 def with_holder(heap: Words, counts: Counts, offset: int, word: np.uint64) -> int:
-    """Add a holder to a set; return where the set is then, -1 if there is no room: nothing changed."""
+    """Add a holder to a set; return the set's new place, or -1, and change nothing, if there is no room."""
     size_class, count = np.int64(heap[offset] >> _HALF), count_of(heap, offset)
     if count + 1 == 1 << size_class:
         larger = new_set(heap, counts, size_class + 1)
@@ -94,10 +94,7 @@ def with_holder(heap: Words, counts: Counts, offset: int, word: np.uint64) -> in
 
 @compiled
 def without_holder(heap: Words, counts: Counts, offset: int, place: int) -> Any:
-    """Take the holder at a place out of a set; return the word of the only one left, and 0 if more are.
-
-    The set is free then.
-    """
+    """Remove the holder at a place from a set. If one is left, free the set and return its word, else 0."""
     last = offset + count_of(heap, offset)
     heap[place] = heap[last]
     heap[offset] -= np.uint64(1)

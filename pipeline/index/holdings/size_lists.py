@@ -1,4 +1,4 @@
-"""Block sizes of pools by their size codes, side by side; pools that have the same ones share them."""
+"""Lists of block sizes, by size code, one after another in an array; pools with equal lists share one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ class SizeLists:
     def __init__(self) -> None:
         self.array = np.zeros(64, np.int64)
         self._used = 0
-        """Numbers that ever were in lists."""
+        """How much of the array was ever used."""
         self._begins: dict[tuple[int, ...], int] = {}
         self._users: dict[int, int] = {}
-        """How many have the list that begins there."""
+        """How many pools use the list that begins there."""
         self._free: dict[int, list[int]] = {}
-        """By length: where lists that nobody has any more begin."""
+        """By length: where unused lists begin."""
 
     def take(self, sizes: Sequence[int]) -> int:
-        """Return where a list begins that one more has."""
+        """Count one more user of a list, and return where it begins."""
         if not sizes:
             return 0
         key = tuple(sizes)
@@ -34,7 +34,7 @@ class SizeLists:
         return begin
 
     def give_back(self, begin: int, length: int) -> None:
-        """One less has a list."""
+        """Count one user less of a list; the last one frees it."""
         if not length:
             return
         self._users[begin] -= 1

@@ -1,4 +1,4 @@
-"""What an engine can use of a chain of blocks: the prefix of which each of its groups holds what it needs."""
+"""How much of a chain of blocks an engine can use: the prefix for which each group holds what it needs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ GPU, CPU, DISK = 0, 1, 2
 WHOLE: Final = 0
 """Window of a group that needs every block of the prefix."""
 LAST_BLOCK: Final = -1
-"""Window of a group that needs the last block of the prefix only, as Mamba's state."""
+"""Window of a group that needs only the last block of the prefix, such as Mamba's state."""
 UNTOLD: Final = -2
-"""Window of a group that looks back a part of the prefix, and nobody says how much of it."""
+"""Window of a group that looks back over a part of the prefix of unknown length."""
 NOT_NAMED: Final = -3
-"""Window of a group whose kind nobody names: WHOLE if it is the only one of its tier, UNTOLD otherwise."""
+"""Window of a group whose kind is not announced: WHOLE if it is the only group of its tier, else UNTOLD."""
 LEAVE_UNSAID: Final = 1
 IN_CHUNKS: Final = 2
-"""Doubts about a block that a pool holds, as bits: it may have left unsaid; an engine that loads whole chunks
-may hold only a part of its chunk."""
+"""Doubts about a block that a pool holds, as bits: it may have left without an event; an engine that loads
+whole chunks may hold only a part of its chunk."""
 
 POOL: Final = np.dtype(
     [
         ("source", np.int32),  # its number, NOBODY if no source has the pool any more
         ("next", np.int32),  # the next pool of the source
-        ("window", np.int32),  # tokens, WHOLE or LAST_BLOCK
+        ("window", np.int32),  # tokens, or one of the constants above
         ("group", np.int32),
         ("sizes", np.int64),  # where the sizes of its size codes are
         ("size_codes", np.int64),  # how many of these it has
@@ -53,7 +53,7 @@ def _has(masks: Any, words: int, local: int, at: int) -> bool:
 
 @inlined
 def _leading(masks: Any, words: int, local: int, begin: int, end: int) -> int:
-    """Return where the bits of a mask that are set from `begin` on end."""
+    """Return the end of the run of set bits that begins at `begin`."""
     at, going = begin, True
     while going and at < end:
         left = masks[local * words + (at >> SIX)] >> np.uint64(at & IN_WORD)
@@ -69,7 +69,7 @@ def _leading(masks: Any, words: int, local: int, begin: int, end: int) -> int:
 
 @inlined
 def _announced(pools: Any, sizes: Any, number: int, block_size: int) -> bool:
-    """Return whether blocks of a size ever came to a pool."""
+    """Return whether a pool ever announced blocks of a size."""
     at = pools[number].sizes
     end = at + pools[number].size_codes
     while at < end and sizes[at] != block_size:
@@ -80,7 +80,7 @@ def _announced(pools: Any, sizes: Any, number: int, block_size: int) -> bool:
 
 @inlined
 def _on_gpu(pools: Any, first: int, number: int) -> int:
-    """Return the pool of the GPU for the group of a pool, NOBODY if there is none."""
+    """Return the GPU's pool for the group of a pool, NOBODY if there is none."""
     other = first
     while other != NOBODY and not (pools[other].tier == GPU and pools[other].group == pools[number].group):
         other = pools[other].next
@@ -89,10 +89,10 @@ def _on_gpu(pools: Any, first: int, number: int) -> int:
 
 @compiled
 def _would_have_a_say(pools: Any, sizes: Any, first: int, number: int, block_size: int) -> bool:
-    """Return whether a pool that holds nothing of a chain is one that its blocks come to.
+    """Return whether a pool that holds nothing of a chain could hold its blocks, and therefore counts.
 
-    Groups whose blocks have another size than the chain's have other hashes. A pool that does not say the
-    size of its blocks has that of its group on the GPU.
+    Groups with another block size than the chain's have other hashes. A pool that does not announce its
+    block size has that of its group's GPU pool.
     """
     if block_size <= 0:
         return False
@@ -104,7 +104,7 @@ def _would_have_a_say(pools: Any, sizes: Any, first: int, number: int, block_siz
 
 @compiled
 def _window(pools: Any, first: int, number: int) -> int:
-    """Return the window of a pool's group, which its pool of the GPU may say alone."""
+    """Return the window of a pool's group, which only the group's GPU pool may announce."""
     window: int = pools[number].window
     if window == NOT_NAMED and pools[number].tier != GPU:
         gpu = _on_gpu(pools, first, number)
@@ -121,7 +121,7 @@ def _window(pools: Any, first: int, number: int) -> int:
 
 @compiled
 def any_untold(pools: Any, first: int) -> bool:
-    """Return whether a source has groups that do not say how far they look back."""
+    """Return whether a source has a group whose window is unknown (UNTOLD)."""
     number = first
     while number != NOBODY and _window(pools, first, number) != UNTOLD:
         number = pools[number].next
@@ -182,10 +182,10 @@ def usable_end(
     block_size: int,
     at_most: np.bool_,
 ) -> int:
-    """Return how many blocks of the beginning an engine can use if `begin` of them are on the tiers above.
+    """Return how many leading blocks an engine can use down to a tier, given `begin` of them on tiers above.
 
-    Each group that has a say on the tier has there what its attention looks at behind these. Groups that do
-    not say how far they look back need all; `at_most`, none, or where there are no others, their last block.
+    Every group that counts on the tier must hold there what its attention needs after these. Groups with an
+    UNTOLD window need all; with `at_most` nothing or, without other groups, as far as their last block.
     """
     reached, any_group, windows, untold_end = blocks, False, False, begin
     number = first
@@ -243,7 +243,7 @@ def usable_end(
                 ):
                     at -= 1
                 if at >= needed_from:
-                    # No prefix that ends behind the missing block has a whole window before the end.
+                    # Shorter prefixes that end behind the missing block have it in their windows, too.
                     reached, settled = at, False
             number = pools[number].next
     return reached
@@ -253,7 +253,7 @@ def usable_end(
 def doubts_about(
     pools: Any, first: int, marks: Any, masks: Any, words: int, tier: int, begin: int, end: int
 ) -> int:
-    """Return the doubts about these blocks on a tier."""
+    """Return the doubts about the blocks from `begin` to `end` on a tier."""
     doubts = 0
     number = first
     while number != NOBODY:

@@ -1,6 +1,6 @@
 """A holder in one word of 64 bits: its pool, the size of the block there, and how many copies it has.
 
-A block that one pool holds, as almost all do, has its holder in its row. One that several hold has a set of
+A block that only one pool holds, as most are, has its holder in its row. One that several hold has a set of
 such words, and its row says where.
 """
 
@@ -13,9 +13,9 @@ import numpy as np
 from connectors.process.compiled import compiled
 
 MOST_POOLS: Final = (1 << 22) - 1
-"""Numbers of pools are below that; it stands for a set."""
+"""Numbers of pools are below this, which marks a set instead."""
 MOST_SIZES: Final = 1 << 14
-"""Size codes of a pool are below that."""
+"""Size codes of a pool are below this."""
 MOST_COPIES: Final = (1 << 27) - 1
 """A count of copies that reaches this stays there."""
 
@@ -24,7 +24,7 @@ SIZE_SHIFT: Final = np.uint64(28)
 SIZE_MASK: Final = np.uint64(MOST_SIZES - 1)
 COPIES_MASK: Final = np.uint64(MOST_COPIES)
 SEVERAL_SIZES: Final = np.uint64(1 << 27)
-"""Copies of other sizes than the first one's are there, too."""
+"""There are also copies of other sizes than the first one's."""
 ONE_COPY: Final = np.uint64(1)
 SET: Final = np.uint64(MOST_POOLS) << POOL_SHIFT
 OFFSET_MASK: Final = np.uint64((1 << 42) - 1)

@@ -1,6 +1,6 @@
-"""When blocks came that may yet turn out to be the finer of two granularities.
+"""When blocks arrived that may yet turn out to be the finer of two granularities.
 
-A size that was never removed may be: its blocks leave by age then (docs/exactness.md#two-granularities).
+Blocks of a size that was never removed may be; those leave by age (docs/exactness.md#two-granularities).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Births:
 
     def __init__(self) -> None:
         self._parts: dict[int, list[tuple[Hashes, Times, Counts]]] = {}
-        """By block size, oldest first: hashes, and times of so many of them each."""
+        """By block size, oldest first: hashes, times, and how many of the hashes each time is for."""
 
     def stored(self, head: PoolHead, events: Events) -> None:
         """Note the stores among the events of a pool."""
@@ -52,16 +52,16 @@ class Births:
         self._parts.setdefault(size, []).append((hashes, times, counts))
 
     def removed(self, sizes: Iterable[int]) -> None:
-        """Drop what no longer matters, because blocks of these sizes were removed."""
+        """Drop the times of these sizes, which no longer matter because blocks of them were removed."""
         for size in sizes:
             self._parts.pop(size, None)
 
     def cleared(self) -> None:
-        """All blocks are gone."""
+        """Drop all times, because all blocks are gone."""
         self._parts.clear()
 
     def of(self, hashes: Hashes) -> Times:
-        """Return when blocks came first, 0 where that is not known."""
+        """Return when each block first arrived, 0 where that is not known."""
         came: dict[int, float] = {}
         for parts in self._parts.values():
             for blocks, times, counts in parts:

@@ -1,4 +1,4 @@
-"""The blocks of a pool by their content hashes: one more pool of the shared table, of a source of its own.
+"""The blocks of a pool by content hash: a second pool in the shared table, under another source number.
 
 Removals name blocks by the engine's hashes, so copies are counted by these, as the replica agent does.
 """
@@ -24,12 +24,12 @@ _BY_CONTENT = Rules(chained=False, one_copy=False, all_known=False, decodes_sing
 
 
 class ContentPool:
-    """Follows the pool of an engine's hashes beside it."""
+    """Follows, by content hash, the pool beside it that holds the engine's own hashes."""
 
     def __init__(
         self, beside: PoolHead, live: Entries, shared: Shared, holdings: Holdings, source: int
     ) -> None:
-        """`live`: what the pool beside it holds, of which no content is known; `source`: its number."""
+        """`live`: what the pool beside it holds, with contents unknown; `source`: the number for contents."""
         head = PoolHead(beside.medium, beside.group_idx, FlowState(), removes=True)
         self._beside = beside
         self._counted = Pool(head, shared, BlockTable(spread=shared.spread))
@@ -44,7 +44,7 @@ class ContentPool:
         )
 
     def announced(self) -> None:
-        """The pool beside has another block size, or says more of itself."""
+        """Take over that the pool beside announced another block size, or more about itself."""
         head = self._beside
         for size in head.block_sizes:
             self._counted.announce(size, several=True)
@@ -55,7 +55,7 @@ class ContentPool:
         return self._counted.copies.contents_of(hashes)
 
     def count(self, events: Events) -> None:
-        """Follow events that the pool has counted: all but stores that repeated others."""
+        """Follow events that the pool beside has counted, except stores that repeated others."""
         counted, repeated = self._counted, events.rows["may_repeat"]
         counted.add(events.only(~repeated), repeatable=False)
         counted.settle()
@@ -72,7 +72,7 @@ class ContentPool:
         self._count(rows["hash"], np.where(came, rows["block_size"].astype(np.int64), REMOVAL))
 
     def _count(self, contents: Hashes, block_sizes: npt.NDArray[np.int64]) -> None:
-        """Count a copy for each block whose content hash this is: more, or less where REMOVAL is its size."""
+        """Count one copy more of each content hash, or one less where its size is REMOVAL."""
         stream = np.zeros(len(contents), EVENT)
         stream["hashes"] = 1
         stream["block_size"] = block_sizes
@@ -80,15 +80,15 @@ class ContentPool:
         hashes = np.ascontiguousarray(contents)
         events, tally = Events(stream, hashes), no_tally(len(sizes))
         while self._holdings.count(self.number, events, sizes, _BY_CONTENT, tally) != FINISHED:
-            # Blocks of two sizes with one content hash: somebody looked for them.
+            # Blocks of two sizes with one content hash: a collision that somebody searched for.
             reached = tally.progress[0]
             self._holdings.add(self.number, int(hashes[reached["operation"]]), 1)
             reached["operation"] += 1
 
     def put(self, columns: BlockColumns) -> None:
-        """Set what the pool holds as a checkpoint has it; zero copies removes a block.
+        """Set what the pool holds as in a checkpoint; zero copies removes a block.
 
-        A block may come and leave several times in these columns: what they end with counts.
+        A block may arrive and leave several times in these columns: its last entry counts.
         """
         blocks, from_end = np.unique(columns.hashes[::-1], return_index=True)
         last = len(columns.hashes) - 1 - from_end
@@ -102,11 +102,11 @@ class ContentPool:
         self._count(after[came], sizes[columns.size_codes[last[came]]])
 
     def clear(self) -> None:
-        """All blocks are gone."""
+        """Drop all blocks."""
         self.number = self._holdings.renewed(self.number)
         self._counted.clear(0.0)
         self._counted.changes.clear()
 
     def give_up(self) -> None:
-        """Nobody asks for it any more."""
+        """Retire the pool."""
         self._holdings.retire(self.number)

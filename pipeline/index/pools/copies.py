@@ -26,7 +26,7 @@ class IndexedCopies:
     def __init__(
         self, head: PoolHead, shared: Shared, holdings: Holdings, source: int, by_content: Callable[[], int]
     ) -> None:
-        """`source`: its number in the table; `by_content` gives that under which it is known by content."""
+        """`source`: its number in the table; `by_content` returns its number for blocks by content hash."""
         self._head = head
         self._shared = shared
         self._holdings = holdings
@@ -38,7 +38,7 @@ class IndexedCopies:
         self._describe()
 
     def _describe(self) -> None:
-        """Say what the head says of the pool, unless it is said."""
+        """Copy block sizes, window and doubts from the head to the table, if they changed."""
         head = self._head
         described = tuple(head.block_sizes), window_of(head), doubts_of(head)
         if described != self._described:

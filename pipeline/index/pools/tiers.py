@@ -1,4 +1,4 @@
-"""Media as tiers, GPU, CPU, and everything below; what engines need of them, and what is doubted."""
+"""Media as tiers (GPU, CPU, everything below), what engines need of them, and what is in doubt."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def tier_of(medium: str) -> int:
 
 
 def window_of(head: PoolHead) -> int:
-    """Return what of a prefix the group of a pool needs.
+    """Return the window of a pool's group: how much of a prefix it needs.
 
-    That is tokens of its end, WHOLE, LAST_BLOCK, UNTOLD or NOT_NAMED.
+    That is a number of tokens at its end, or WHOLE, LAST_BLOCK, UNTOLD or NOT_NAMED.
     """
     if head.sliding_window and "sliding" in head.spec_kind:
         return head.sliding_window
@@ -43,7 +43,7 @@ def window_of(head: PoolHead) -> int:
 
 
 def doubts_of(head: PoolHead) -> int:
-    """Return what is doubted of the blocks that a pool holds: LEAVE_UNSAID, IN_CHUNKS, both or neither.
+    """Return the doubts about the blocks that a pool holds: LEAVE_UNSAID, IN_CHUNKS, both or neither.
 
     vLLM's offloading names all blocks of a chunk in one event, and loads whole chunks only.
     """

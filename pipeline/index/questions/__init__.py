@@ -1,1 +1,1 @@
-"""Questions to the index: what may be asked, read, and refused."""
+"""Questions to the index: what may be asked, how it is read, and what is refused."""

@@ -1,4 +1,4 @@
-"""Chains of block hashes side by side in a column, as the table is asked for them."""
+"""Chains of block hashes, one after another in one array, the form in which the table looks them up."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Chains(NamedTuple):
         return len(self.ends) - int(np.count_nonzero(np.diff(self.ends, prepend=0)))
 
     def portions(self) -> Iterator[Chains]:
-        """Yield the prompts in their order, as many at once as others can wait for."""
+        """Yield the prompts in order, in portions small enough that other requests need not wait long."""
         first = begin = 0
         for at, end in enumerate(self.ends.tolist()):
             if at + 1 - first == AT_ONCE_PROMPTS or end - begin >= AT_ONCE_HASHES:
@@ -54,16 +54,16 @@ class Chains(NamedTuple):
 
 
 def chains_of(several: Sequence[Chain]) -> Chains:
-    """Return prompts in any form that engines use. Raises QuestionRefused."""
+    """Return prompts as chains; hashes may have any form that engines use. Raises QuestionRefused."""
     ends = np.fromiter(itertools.accumulate(map(len, several)), np.int64, len(several))
     return Chains(hashes_of([*itertools.chain.from_iterable(several)]), ends)
 
 
 def hashes_of(chain: Chain) -> Hashes:
-    """Return the 64 bits of each hash, as the connector reduces them. Raises QuestionRefused.
+    """Return each hash reduced to 64 bits, as the connector does it. Raises QuestionRefused.
 
-    Texts are all of one form, as one program writes them: all digests as hexadecimal digits, or all numbers
-    as decimal digits, which JSON writers use where numbers lose what is beyond 53 bits.
+    Strings all have one form, since one program writes them: all are digests in hexadecimal digits, or all
+    are numbers in decimal digits, which JSON writers use where numbers are exact up to 53 bits only.
     """
     unchecked: Any = chain
     with contextlib.suppress(TypeError, OverflowError):  # texts, or numbers with a sign

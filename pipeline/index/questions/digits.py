@@ -1,6 +1,6 @@
-"""The compiled reader of hashes that are written as whole numbers, which are most of them.
+"""A compiled reader of hashes that are written as whole numbers, as most are.
 
-It reads only what it is certain of: everything else, and whatever is wrong, is left to the JSON decoder.
+It reads only what is certainly valid; everything else, errors included, is left to the JSON decoder.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _TAB, _NEWLINE, _RETURN, _SPACE = 9, 10, 13, 32
 _COMMA, _MINUS, _ZERO, _NINE, _OPENS, _CLOSES = 44, 45, 48, 57, 91, 93
 _MOST_DIGITS: Final = 20
 _CERTAIN_DIGITS: Final = 19
-"""Of so many no number is too large."""
+"""A number of at most this many digits always fits into 64 bits."""
 _LAST_TENTH: Final = np.uint64((1 << 64) // 10)
 _LAST_DIGIT: Final = np.uint64(5)
 _SMALLEST: Final = np.uint64(1 << 63)
-"""Without its sign."""
+"""The smallest signed number, without its sign."""
 _TEN: Final = np.uint64(10)
 _NOTHING: Final = np.uint64(0)
 
 
 def read_digits(text: bytes, *, several: bool, most_hashes: int) -> Chains | None:
-    """Return the chain of a JSON array of whole numbers, or the chains of an array of `several` of them.
+    """Return the chain in a JSON array of whole numbers or, if `several`, the chains in an array of arrays.
 
-    None where it is unsure: anything but numbers of 64 bits, or more of them, or of chains, than
+    Return None if unsure: for anything other than 64-bit numbers, and for more numbers, or chains, than
     `most_hashes`.
     """
     room = min(most_hashes, len(text))
@@ -53,7 +53,7 @@ def _past_space(text: Text, at: int) -> int:
 
 @compiled
 def _read(text: Text, several: bool, hashes: Hashes, ends: npt.NDArray[np.int64]) -> int:
-    """Note the hashes, and where each chain ends; return how many chains there are, or _UNSURE."""
+    """Write the hashes, and where each chain ends; return how many chains there are, or _UNSURE."""
     at = _past_space(text, 0)
     chains = 0
     used = 0
@@ -87,7 +87,7 @@ def _read(text: Text, several: bool, hashes: Hashes, ends: npt.NDArray[np.int64]
 
 @compiled
 def _read_chain(text: Text, at: int, hashes: Hashes, used: int) -> tuple[int, int]:
-    """Note the hashes of an array that begins at `at`; return where it has ended, and how many are noted."""
+    """Write the hashes of the array at `at`; return where it ends, and how many are written by then."""
     if at == len(text) or text[at] != _OPENS:
         return _UNSURE, used
     at = _past_space(text, at + 1)

@@ -13,13 +13,13 @@ from pipeline.index.questions.refused import QuestionRefused, decoded
 from schemas.events import LongName, Name
 
 MOST_HASHES = 65_536
-"""Of one request, those of all its prompts together."""
+"""In one request, over all its prompts."""
 _NULL = b"null"
 _NOT_GIVEN = Raw(_NULL)
 
 
 class About(msgspec.Struct, frozen=True):
-    """Which replicas a question is about, and how many of them belong in its answer."""
+    """Which replicas a question is about, and how many of them its answer may name."""
 
     model_name: Name = ""
     """Model, as the replicas' settings call it."""
@@ -34,9 +34,9 @@ class About(msgspec.Struct, frozen=True):
     instance_id: Name | None = None
     """Only this replica."""
     block_size: Annotated[int, Meta(ge=0, le=2**32 - 1)] = 0
-    """Tokens of a block where no replica says them, as of CPU tiers that do not."""
+    """Tokens of a block where no replica announces them, as some CPU tiers do not."""
     limit: Annotated[int, Meta(ge=0)] = 0
-    """Most replicas in an answer, those with the longest match; 0: all that have any."""
+    """Largest number of replicas in an answer, those with the longest match; 0: all that have any."""
 
     @property
     def asked_model(self) -> str:
@@ -45,12 +45,12 @@ class About(msgspec.Struct, frozen=True):
 
 
 class Question(About, frozen=True):
-    """A prompt, or several prompts of one model; fields that are not known are passed over."""
+    """A prompt, or several prompts of one model; unknown fields are ignored."""
 
     block_hashes: Chain | None = None
-    """Hashes of a prompt's blocks as the engine computes them, the first one first: whole numbers of 64 bits,
-    signed or not, as numbers or all as decimal digits, or digests of 8, 16 or 32 bytes, all as hexadecimal
-    digits, of which the last eight bytes count."""
+    """Hashes of a prompt's blocks as the engine computes them, in order: whole numbers of 64 bits, signed or
+    not, as numbers or all as strings of decimal digits; or digests of 8, 16 or 32 bytes, all as strings of
+    hexadecimal digits, of which the last eight bytes count."""
     seq_hashes: Chain | None = None
     """The same, as the RFC calls it."""
     prompts: list[Chain] | None = None
@@ -79,7 +79,7 @@ class Asked(NamedTuple):
     about: About
     chains: Chains
     several: bool
-    """Whether it came as several prompts, so that its answer is one of several."""
+    """Whether it came as `prompts`, so that the response is a list of answers."""
 
 
 _decode = msgspec.json.Decoder(Question).decode
@@ -96,11 +96,11 @@ def asked(body: bytes, *, most_hashes: int) -> Asked:
 
 
 def parsed(body: bytes, *, most_hashes: int) -> Question:
-    """Return the question of a JSON body as it stands there. Raises QuestionRefused."""
+    """Return the question of a JSON body, with its hashes as written. Raises QuestionRefused."""
     question = decoded(_decode, body)
     if not question.asked_model:
         raise QuestionRefused("bad_question", "model_name is missing")
-    # A prompt without any has an answer, too.
+    # A prompt without hashes is answered, too, so it counts as one.
     hashes = sum(max(1, len(chain)) for chain in question.chains)
     if hashes > most_hashes:
         raise QuestionRefused("too_many_hashes", f"{hashes:,} hashes, {most_hashes:,} are allowed")
@@ -108,7 +108,7 @@ def parsed(body: bytes, *, most_hashes: int) -> Question:
 
 
 def _of_numbers(body: bytes, most_hashes: int) -> Asked | None:
-    """Return a question whose hashes are whole numbers; None of any other, and of all that is wrong."""
+    """Return a question whose hashes are whole numbers; None for any other, and for anything invalid."""
     try:
         question = _decode_unread(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

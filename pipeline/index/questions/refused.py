@@ -29,7 +29,7 @@ _STATUS: dict[QuestionRefusal, int] = {
 
 
 class QuestionRefused(DataError):
-    """A question that gets no answer: the reason, and a line for whoever asked."""
+    """A question that gets no answer: the reason, and a line for the client."""
 
     reason: QuestionRefusal
     detail: str
@@ -45,7 +45,7 @@ _Decoded = TypeVar("_Decoded")
 
 
 def decoded(decode: Callable[[bytes], _Decoded], body: bytes) -> _Decoded:
-    """Return what a decoder of msgspec makes of a body. Raises QuestionRefused."""
+    """Return a body as a msgspec decoder reads it. Raises QuestionRefused."""
     try:
         return decode(body)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:

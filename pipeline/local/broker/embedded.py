@@ -60,7 +60,7 @@ class EmbeddedBroker(Launched):
         log: Path | None = None,
         progress: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """`log` defaults to broker.log beside the data; `progress` gets each slow first step."""
+        """`log` defaults to broker.log beside the data; `progress` gets each slow step of the first start."""
         self.directory = Path(directory).resolve()
         self.port = port
         self.bootstrap_servers = f"{LOOPBACK}:{port}"
@@ -130,10 +130,10 @@ _TIMEOUT_MS = 5000
 
 
 def answers(host: str, port: int) -> bool:
-    """True when the node at host:port names itself as a live broker of its cluster.
+    """Return whether the node at host:port names itself as a live broker of its cluster.
 
-    Blocks for a few seconds at most. The request has an event loop of
-    its own, so a thread that runs one may call this.
+    Blocks for a few seconds at most. The request has an event loop of its own, so a thread that runs one may
+    call this.
     """
     try:
         socket.create_connection((host, port), timeout=1).close()

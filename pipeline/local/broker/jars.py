@@ -52,7 +52,7 @@ class Jar(msgspec.Struct, frozen=True):
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """The lock file: `endpoint` is what was resolved, `jars` everything it takes to run."""
+    """The lock file: `endpoint` is what was resolved, `jars` everything that it needs to run."""
 
     endpoint: str
     jars: list[Jar]
@@ -89,8 +89,8 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
         repository.mkdir(parents=True, exist_ok=True)
         fetching = f"fetching {len(missing)} of Kafka's {len(lock.jars)} jars, at the first start only"
         progress(fetching)
-        # A jar is fetched aside, verified, then moved: neither a download that is cut short nor another start
-        # at the same time leaves half a jar in the user's repository.
+        # A jar is fetched into a temporary directory, verified, then moved: neither a download that is cut
+        # short nor another start at the same time leaves half a jar in the user's repository.
         with (
             tempfile.TemporaryDirectory(
                 prefix=".kvlens-", dir=repository, ignore_cleanup_errors=True
@@ -133,7 +133,7 @@ def _downloaded(context: MavenContext, jar: Jar) -> Path:
 
 @contextmanager
 def _trusted_certificates() -> Iterator[None]:
-    """Let requests trust what the system trusts, as pip does: networks with a CA of their own need it."""
+    """Let `requests` trust what the system trusts, as pip does: networks with their own CA need it."""
     bundle = ssl.get_default_verify_paths().cafile or _DEBIAN_BUNDLE
     if os.environ.keys() & {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"} or not os.path.exists(bundle):
         yield
@@ -146,9 +146,9 @@ def _trusted_certificates() -> Iterator[None]:
 
 
 def _side_by_side(fetch: Callable[[Jar], Jar], jars: Sequence[Jar]) -> Iterator[Jar]:
-    """Yield each jar when it is there; raises the first error.
+    """Fetch jars in parallel and yield each when it is there; raises the first error.
 
-    Whoever stops to listen, as Ctrl-C does, does not wait for downloads that hang.
+    A caller that stops iterating, as at Ctrl-C, does not wait for downloads that hang.
     """
     waiting: SimpleQueue[Jar] = SimpleQueue()
     for jar in jars:

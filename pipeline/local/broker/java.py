@@ -32,7 +32,7 @@ def locate_java(environment: Mapping[str, str]) -> Path:
 
 @cache
 def java_version(java: Path) -> int | None:
-    """Return the major version (8 for "1.8"); None when it cannot be run or says nothing we know."""
+    """Return the major version (8 for "1.8"); None if it cannot be run, or its output is not understood."""
     if not os.access(java, os.X_OK):
         return None
     try:

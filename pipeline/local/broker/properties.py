@@ -24,7 +24,7 @@ def server_properties(data: Path, host: str, port: int, controller_port: int) ->
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(data),
-        # Topics come from the catalogue, with its partition counts; a typing error must not create one.
+        # Topics are created from the catalogue, with its partition counts; a typo must not create one.
         "auto.create.topics.enable": "false",
         "default.replication.factor": "1",
         "min.insync.replicas": "1",
@@ -35,7 +35,7 @@ def server_properties(data: Path, host: str, port: int, controller_port: int) ->
         "transaction.state.log.num.partitions": "4",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # One consumer alone need not wait for others to join its group.
+        # A single consumer need not wait for others to join its group.
         "group.initial.rebalance.delay.ms": "0",
         # After a kill -9 the controller remembers the dead process and keeps its successor out for a session.
         "broker.session.timeout.ms": "3000",
@@ -43,7 +43,7 @@ def server_properties(data: Path, host: str, port: int, controller_port: int) ->
         "group.min.session.timeout.ms": "1000",
         "message.max.bytes": str(MAX_MESSAGE_BYTES),
         "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES),
-        # The default dedupe buffer is 128 MB of heap, more than the whole of ours.
+        # The default dedupe buffer is 128 MB of heap, too much for our small JVM.
         "log.cleaner.dedupe.buffer.size": str(4 << 20),
         "log.cleaner.io.buffer.size": str(128 << 10),
         "log.cleaner.threads": "1",

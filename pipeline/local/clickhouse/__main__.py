@@ -44,7 +44,7 @@ def accounts_from(environment: os._Environ[str]) -> list[Account]:
 async def serve(engine: Engine, path: Path, host: str, port: int) -> int:
     """Answer until SIGTERM or SIGINT; requests under way get a few seconds to end.
 
-    Returns the exit code: 75 where a part of a table cannot be read, which a start anew may mend.
+    Returns the exit code: 75 if a part of a table cannot be read, which a restart may cure.
     """
     from pipeline.local.clickhouse.broken_parts import BrokenParts
     from pipeline.local.clickhouse.http.front import Front
@@ -64,7 +64,7 @@ async def serve(engine: Engine, path: Path, host: str, port: int) -> int:
         host,
         port,
         setting="--port",
-        # Statements stand in addresses, so no link may lead here; and programs send them as any text.
+        # URLs carry statements, so no link may lead here; and programs post them with any content type.
         linked=False,
         simple_bodies=True,
         # The front decodes bodies itself: aiohttp stops at the end of the first frame.

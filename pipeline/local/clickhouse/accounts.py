@@ -25,7 +25,7 @@ _NO_CERTIFICATE = (
     "Invalid authentication: SSL certificate authentication requires nonempty certificate's Common Name or "
     "Subject Alternative Name. (AUTHENTICATION_FAILED)"
 )
-"""The front has no TLS, so whoever wants to log in by certificate showed none."""
+"""The front has no TLS, so no client can have shown a certificate."""
 
 
 def authenticate(
@@ -49,7 +49,7 @@ def authenticate(
 
 
 def _bytes(text: str) -> bytes:
-    """Return what was sent: of bytes that are no UTF-8, aiohttp makes surrogates."""
+    """Return the bytes that were sent: aiohttp turns those that are not UTF-8 into surrogates."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -1,8 +1,8 @@
-"""A part of a table that cannot be read although the disk is whole: the engine reads it anew when it starts.
+"""Parts of tables that the engine cannot read although the disk is sound: a restart reads them again.
 
-What was written while a disk was full may stay so, in memory only, after there is room again. So the store
-ends, and whoever keeps it running starts it again: once for each part, because one that is really damaged
-would come back the same.
+Parts that were written while the disk was full may stay unreadable, in memory only, after there is room
+again. So the store ends, and its supervisor restarts it: once for each part, because a part that is really
+damaged would fail again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pipeline.clickhouse.remedies import broken_part
 from pipeline.local.clickhouse.errors import StoreError
 
 ROOM_BYTES = 64 << 20
-"""Free space without which starting again would heal nothing."""
+"""Free space without which a restart would be of no use."""
 _MOST_PARTS = 1000
 
 
 class BrokenParts:
-    """Looks at the errors of a store, and calls `end` when a start anew may mend what cannot be read."""
+    """Looks at the errors of a store, and calls `end` when a restart may make a part readable again."""
 
     def __init__(self, path: Path, end: Callable[[str], None]) -> None:
-        """`path` is the directory of the data; the parts that it was ended for are noted there."""
+        """`path` is the data directory, where the parts that the store was ended for are noted."""
         self._path = path
         self._noted = path / "started-again-for.txt"
         self._end = end
@@ -38,7 +38,7 @@ class BrokenParts:
                 return
             self._noted.write_text("".join(f"{each}\n" for each in [*known, part][-_MOST_PARTS:]))
         except OSError:
-            return  # without a note it might end for ever
+            return  # without the note it might restart for ever
         self._end(part)
 
     def _known(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Confines this process to the files it needs: a wall behind the engine's rights that no SQL can argue with.
+"""Confines this process to the files it needs: a barrier behind the engine's rights that no SQL can get past.
 
 Landlock (Linux 5.19 and newer) takes rights away from a process for good, without root. It covers threads
 started later only, so it comes before the engine, which starts its own when it is imported.
@@ -25,7 +25,7 @@ _NO_NEW_PRIVILEGES = 38
 
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
 _READ = _READ_FILE | _READ_DIR
-# Write, remove and make files, directories and links; move between directories; cut short.
+# Write, remove and make files, directories and links; move between directories; truncate.
 _CHANGE = _WRITE_FILE | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 12 | 1 << 13 | 1 << 14
 _BIND_PORT = 1 << 0
 _SIGNALS_AND_SOCKETS = 3
@@ -47,7 +47,7 @@ _SYSTEM = (
     "/dev/urandom",
 )
 _OF_ITSELF = ("/proc/self/maps", "/proc/self/statm", "/proc/self/cgroup")
-"""Where its stack is, and how much memory it has. Not `environ`, which holds passwords."""
+"""For the place of its stack, and for how much memory it has. Not `environ`, which holds passwords."""
 
 
 class _Ruleset(ctypes.Structure):
@@ -66,8 +66,8 @@ class _PortRule(ctypes.Structure):
 def confine(directory: Path, port: int) -> str | None:
     """Leave this process and its later threads one directory to write, libraries to read, one port to serve.
 
-    It starts no program, and from version 4 and 6 of Landlock on it reaches no TCP port and no other process.
-    Return None, or why this machine cannot do it.
+    It can then start no program; from version 4 of Landlock on it can connect to no TCP port, and from 6 on
+    reach no other process. Return None, or why this machine cannot do it.
     """
     if not sys.platform.startswith("linux"):
         return "only Linux can"
@@ -79,13 +79,13 @@ def confine(directory: Path, port: int) -> str | None:
     ruleset = _Ruleset(
         files, 3 if version >= _HAS_PORTS else 0, _SIGNALS_AND_SOCKETS if version >= _HAS_SCOPES else 0
     )
-    # Kernels refuse a longer structure than they know.
+    # Kernels refuse a structure longer than the one they know.
     size = 24 if version >= _HAS_SCOPES else 16 if version >= _HAS_PORTS else 8
     rules = _checked(libc.syscall(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), 0))
     try:
         _allow(libc, rules, [directory], (_READ | _CHANGE) & files)
         _allow(libc, rules, [*_code(), *map(Path, _SYSTEM)], _READ)
-        # The kernel makes these anew when nobody has them open, and a rule does not hold for the new ones.
+        # The kernel creates these again once nothing has them open, and a rule does not cover the new ones.
         _allow(libc, rules, map(Path, _OF_ITSELF), _READ, stay_open=True)
         if version >= _HAS_PORTS:
             rule = _PortRule(_BIND_PORT, port)
@@ -98,7 +98,7 @@ def confine(directory: Path, port: int) -> str | None:
 
 
 def _code() -> Iterable[Path]:
-    """Python, its packages and the system's libraries; of a checkout our packages only."""
+    """Yield Python, its packages and the system's libraries; of a checkout, our packages only."""
     root = Path(__file__).resolve().parents[3]
     # Imported by now: a checkout cannot be listed from inside, and Python looks again where it changed.
     yield from (Path(package.__path__[0]) for package in (connectors, pipeline, schemas))

@@ -29,8 +29,8 @@ from pipeline.local.clickhouse.outside import may_reach_outside, outside_part
 
 _RIGHTS = Path(__file__).with_name("rights.xml")
 _DEFAULT, _HOME = "default", "scratch"
-"""Where a statement looks that names no database. The engine's own `default` looks for files as well, and
-refuses every name that it does not know for lack of rights to them."""
+"""A statement that names no database looks in _HOME. The engine's own `default` looks for files as well, and
+so refuses every unknown name for lack of rights to files."""
 
 
 class Answer(NamedTuple):
@@ -64,7 +64,7 @@ class EngineConnection:
             self.query("SET readonly=2")
 
     def reset(self, settings: Mapping[str, str]) -> None:
-        """Give settings back their defaults, for a connection that lives on."""
+        """Set settings back to their defaults, for a connection that is kept."""
         names = [_plain(name) for name in settings if not name.startswith("param_")]
         if names:
             self.query("SET " + ", ".join(f"{name}=DEFAULT" for name in names))
@@ -139,7 +139,7 @@ class Insertion:
         self._data.write(data)
 
     def finish(self) -> tuple[int, int]:
-        """Commit; rows and bytes written."""
+        """Write the data; return the rows and bytes written."""
         with self._as_file() as path:
             answer = self._connection.query(f"{self._head} FROM INFILE {quoted(path)} FORMAT {self._format}")
         return answer.result_rows, self._data.tell()
@@ -149,7 +149,7 @@ class Insertion:
 
     @contextmanager
     def _as_file(self) -> Iterator[str]:
-        """Give the path of a file without a name, in memory where there is such a thing (Linux)."""
+        """Yield the path of an unnamed file with the data, in memory on Linux."""
         with open(os.memfd_create("insert"), "w+b") if sys.platform == "linux" else TemporaryFile() as file:
             try:
                 file.write(self._data.getbuffer())
@@ -167,7 +167,7 @@ class _Session:
 
 
 class Engine:
-    """The open store. A path has one engine in one process: a second is refused when it opens the path.
+    """The open store. Only one process can open a path, with one engine; a second one is refused.
 
     SQL has the rights of `rights.xml`: no grant reaches beyond the store's own tables.
     """

@@ -1,4 +1,4 @@
-"""What has to stand in the environment of a store's process from its first moment."""
+"""What the environment of a store's process must contain from its start."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 def environment_of(path: Path) -> dict[str, str]:
     """Return the variables for data in `path`.
 
-    The engine looks for what the kernel put behind the environment of the process, and reads anything where
-    that was moved since, which setting a variable does: it crashed now and then while it started.
+    The engine reads what the kernel put behind the environment of the process, and reads garbage if the
+    environment was moved, as it is by setting a variable: then it sometimes crashed while it started.
     """
     return {
-        # The engine makes a store of its own for a moment when it is imported.
+        # The engine briefly creates a store of its own when it is imported.
         "TMPDIR": str(path / "tmp"),
-        # Clients of a store of ours meet the same clock on every machine; it knows the zone's name.
+        # Clients find the same time zone on every machine, one whose name the engine knows.
         "TZ": "UTC",
         # Python would set LC_CTYPE.
         "PYTHONCOERCECLOCALE": "0",

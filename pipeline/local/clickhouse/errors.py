@@ -36,8 +36,8 @@ _STATUS = {
     159: 408,
     NOT_IMPLEMENTED: 501,
 }
-# A server says 500 to these: a write in read-only mode, impersonation, a fixed setting, a path outside, no
-# such port.
+# A server answers 500 to these: a write in read-only mode, impersonation, a fixed setting, a path outside,
+# no such port.
 _REFUSED = frozenset((READONLY, 344, 452, 481, 701))
 
 
@@ -55,7 +55,7 @@ class StoreError(DataError):
 
 
 def from_engine(error: BaseException, version: str) -> StoreError:
-    """The engine's Python errors carry `Code: N. DB::Exception: ...` somewhere in their text."""
+    """Return an engine's Python error, which has `Code: N. DB::Exception: ...` somewhere in its text."""
     text = str(error)
     match = _CODE.search(text)
     if match is None:

@@ -1,9 +1,9 @@
 """Finds in a statement the few parts that reach outside the store and for which the engine has no grants.
 
-Nearly everything that reaches files, hosts or programs needs a grant that nobody has (`rights.xml`). What
-is left is done before the engine checks rights, or without a check. It is looked for in the engine's own
-spelling of a statement: there a string is in single quotes, a name in backticks or bare, and nothing is
-commented out.
+Nearly everything that reaches files, hosts or programs needs a grant that nobody has (`rights.xml`). The
+engine does the rest before it checks rights, or without a check. This module looks for it in the engine's own
+spelling of a statement, in which a string is in single quotes, a name in backticks or bare, and there are no
+comments.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _WORD = re.compile(r"file|python|executable|\\", re.IGNORECASE)
 
 
 def may_reach_outside(statement: str) -> bool:
-    """Return whether it is worth to ask the engine for its spelling, which takes a millisecond.
+    """Return whether it is worth asking the engine for its spelling, which takes a millisecond.
 
-    Nothing splits a name or a keyword, and only a backslash can spell a letter of a quoted name otherwise.
+    Names and keywords cannot be split, and only a backslash can spell a letter of a quoted name differently.
     """
     return _WORD.search(statement) is not None
 

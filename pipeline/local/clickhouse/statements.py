@@ -1,4 +1,4 @@
-"""Tells an INSERT with data and a SELECT that may be streamed from other statements."""
+"""Recognises an INSERT with data, and a SELECT that may be streamed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Verdict(Enum):
     INSERT = auto()
     """An INSERT whose data follow the head."""
     INSERT_INPUT = auto()
-    """INSERT ... SELECT ... FROM input(): the engine would write nothing and say nothing."""
+    """INSERT ... SELECT ... FROM input(): the engine would write nothing and report no error."""
 
 
 class Head(NamedTuple):
@@ -102,7 +102,7 @@ def is_empty(statement: bytes) -> bool:
 
 
 def is_select(statement: bytes) -> bool:
-    """Whether the engine's streaming call takes it; it refuses SHOW, DESCRIBE, EXPLAIN and the like."""
+    """Whether the engine's streaming call accepts it; it refuses SHOW, DESCRIBE, EXPLAIN and the like."""
     first = next(_words(statement), None)
     return first is not None and first.text in (b"SELECT", b"WITH")
 
@@ -136,7 +136,7 @@ def _words(data: bytes) -> Iterator[_Word]:
 
 
 def _skip(data: bytes, at: int) -> int:
-    """Where data begin after a format's name: blanks and one line end belong to the statement."""
+    """Return where data begin after a format's name: blanks and one line end belong to the statement."""
     while data[at : at + 1] in (b" ", b"\t", b"\f"):
         at += 1
     if data[at : at + 1] == b";":

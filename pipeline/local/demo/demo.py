@@ -47,7 +47,7 @@ class Moment:
 
 
 class Demo:
-    """Call `start_fleet`, `start`, iterate over `moments`, `summary`, and in any case `close`."""
+    """The demo: call `start_fleet`, `start`, iterate over `moments`, call `summary`, and always `close`."""
 
     def __init__(self, directory: DataDirectory, steps: Steps) -> None:
         self._directory = directory
@@ -85,7 +85,7 @@ class Demo:
         self._client = connect(stack.settings.clickhouse)
         self._question = IndexQuestion(self._directory.path, stack.urls["index"], stack.settings.index.token)
         self._advice = AdviceWatch(stack.settings.clickhouse, STORY_SECONDS, _ADVICE_SECONDS)
-        # After the connector: engines publish once anybody subscribed, and it is to see their first batch.
+        # After the connector, which has to see the first batch: engines publish once anybody has subscribed.
         self._probe = PublicationProbe(endpoints, self._meter)
 
     @property
@@ -94,7 +94,7 @@ class Demo:
         return story_page(self._urls())
 
     def moments(self, seconds: float | None, every: float) -> Iterator[Moment]:
-        """Yield the figures now and then, for so long or until `stop`; restart what dies meanwhile."""
+        """Yield the figures at intervals, for `seconds` or until `stop`; restart what dies meanwhile."""
         assert self._probe is not None
         assert self._narrator is not None
         ends = float("inf") if seconds is None else time.monotonic() + seconds
@@ -106,7 +106,7 @@ class Demo:
                 self._note(line)
             try:
                 self._measure()
-                # The first one comes as soon as there is something to say.
+                # The first one comes as soon as there is something to show.
                 if time.monotonic() >= due or (early and self._meter.quantile(0.5) is not None):
                     due, early = time.monotonic() + every, False
                     yield self._moment()
@@ -214,7 +214,7 @@ def _awaited(question: IndexQuestion) -> Mapping[str, Any] | None:
 
 
 async def _end_offsets(settings: Settings) -> dict[str, int]:
-    """Topic -> records ever appended, over its partitions."""
+    """Return topic -> records ever appended, over its partitions."""
     topics = [topic for topic in await describe(settings) if topic.partitions]
     ends = {}
     try:

@@ -35,7 +35,7 @@ GROUP BY replica, dp_rank
 """
 _EVENTS = "SELECT sum(events) FROM {database:Identifier}.stream_health_10s FINAL"
 
-# Bucket k counts lifetimes from 2**(k-11) to 2**(k-10) seconds; its middle stands for them.
+# Bucket k counts lifetimes from 2**(k-11) to 2**(k-10) seconds, taken as the middle of these.
 _FIRST_BUCKET_MIDDLE = 1.5 * 2.0**-11
 
 
@@ -53,13 +53,13 @@ class PoolFigures:
     fine_blocks: int
     """Distinct, of smaller sizes: announced beside the physical blocks, or for parts of them."""
     tokens: int | None
-    """None where the engine does not say how many a block has."""
+    """None where the engine does not announce how many a block has."""
     is_bound: bool
     """There may be fewer tokens."""
     tokens_at_least: bool
     """There may be more tokens."""
     capacity_blocks: int
-    """0 where the engine does not say."""
+    """0 where it is not known."""
     store_only: bool
     at_least: bool
     trust: str
@@ -116,7 +116,7 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
 
 
 def read_health(client: Client, database: str, now: float) -> dict[tuple[str, int], SourceHealth]:
-    """Return how the stream of each source fared in the last minute."""
+    """Return the health of each source's stream in the last minute."""
     rows = _read(client, _HEALTH, database, "stream_health", now)
     return {(row[0], row[1]): SourceHealth(*row[2:]) for row in rows}
 
@@ -138,7 +138,7 @@ def count_events(client: Client, database: str) -> int:
 
 
 def mean_lifetime(histogram: list[int]) -> float | None:
-    """Return the mean in seconds of a lifetime histogram of the flow table, within its buckets' width."""
+    """Return the mean in seconds of a lifetime histogram of the flow table, to within a bucket's width."""
     blocks = sum(histogram)
     if not blocks:
         return None

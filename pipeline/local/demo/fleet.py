@@ -42,14 +42,14 @@ name = "{HYBRID_MODEL}"
 gpus_per_replica = 4
 gpu_hour_price = 2.5
 """
-"""32 layers of 8 heads of 128 numbers of 2 bytes, for keys and for values."""
+"""Bytes per token: 32 layers of 8 heads of 128 numbers of 2 bytes, for keys and for values."""
 _FRESH = """[connector]
 linger_seconds = 0.05
 
 [worker]
 checkpoint_seconds = 0.5
 """
-"""A few engines cost little, and somebody looks: docs/sizing.md says what a fleet pays for it."""
+"""Fresh figures cost little with a few engines; docs/sizing.md has the price for a large fleet."""
 _START_SECONDS = 30.0
 _WAIT_SUBSCRIBERS_SECONDS = 3600
 """The engines publish once the connector listens, which may have to wait for a first download."""
@@ -69,7 +69,7 @@ class Group:
 
 _COMMON = ("--steps-per-second", "10")
 TIERED_TRAFFIC = WorkloadSettings(seed=1, system_prompt_tokens=256)
-"""What decides the system prompts of the first group."""
+"""The settings that determine the system prompts of the first group."""
 _SHORT_CHATS = (
     *("--system-prompt-tokens", str(TIERED_TRAFFIC.system_prompt_tokens), "--max-prompt-tokens", "1800"),
     *("--user-tokens", "100", "--output-tokens", "30", "--routing", "sticky"),
@@ -90,7 +90,7 @@ GROUPS = (
         ("vllm-0.24-dp2", "vllm-0.24-small"),
         (
             *("--replicas", "2", "--dp-ranks", "2", "--era", "vllm-0.24", "--model", MODEL),
-            # The second one has not even room for the conversations that are paused at any time.
+            # The second one does not even have room for the conversations that are paused at any time.
             *("--blocks", "400", "--blocks", "200", "--rate", "6", "--seed", "2"),
             *_SHORT_CHATS,
         ),
@@ -100,7 +100,7 @@ GROUPS = (
         ("vllm-0.33-prefill", "vllm-0.33-decode"),
         (
             *("--replicas", "2", "--prefill", "1", "--era", "vllm-0.33", "--model", PAIR_MODEL),
-            # What the first one has not room for, its CPU tier keeps.
+            # The first one's CPU tier keeps what its GPU has no room for.
             *("--blocks", "300", "--blocks", "450", "--cpu-blocks", "600", "--rate", "2", "--seed", "4"),
             *_SHORT_CHATS,
         ),
@@ -162,12 +162,12 @@ def _changes(process: str) -> tuple[str, ...]:
 
 
 def _listed(written: Path, replicas: int) -> Callable[[], bool]:
-    """The engines listen once they have written where."""
+    """Return a check for whether the engines listen: they do once they have written where."""
     return lambda: len(_tables(written)) == replicas
 
 
 def _tables(written: Path) -> list[dict[str, Any]]:
-    """The `[[replicas]]` of the file; none while it is not there or not complete."""
+    """Return the `[[replicas]]` of the file; none while it does not exist or is incomplete."""
     try:
         tables: list[dict[str, Any]] = tomllib.loads(written.read_text()).get("replicas", [])
     except (FileNotFoundError, tomllib.TOMLDecodeError):

@@ -22,14 +22,14 @@ class FreshnessMeter:
         self._samples: deque[float] = deque(maxlen=MAX_SAMPLES)
 
     def published(self, source: Source, seq: int, at: float) -> None:
-        """The batch arrived at a subscriber; a sequence number that went back begins a new life."""
+        """Note a batch that arrived; a sequence number that goes back begins a new engine session."""
         waiting = self._waiting.setdefault(source, deque(maxlen=MAX_SAMPLES))
         if waiting and seq <= waiting[-1][0]:
             waiting.clear()
         waiting.append((seq, at))
 
     def queryable(self, last_seqs: Mapping[Source, int], at: float) -> None:
-        """A query whose answer came at `at` saw the sources at these sequence numbers."""
+        """Note that a query, answered at `at`, saw the sources at these sequence numbers."""
         for source, last_seq in last_seqs.items():
             waiting = self._waiting.get(source, deque())
             while waiting and waiting[0][0] <= last_seq:
@@ -58,7 +58,7 @@ class PublicationProbe:
             self._sockets.append((source, socket))
 
     def drain(self, seconds: float) -> None:
-        """Note what arrives within so much time; a batch is dated when it is read, so leave no pauses."""
+        """Note what arrives within `seconds`; batches are dated when read, so call this without pauses."""
         poller = zmq.Poller()
         names = {socket: source for source, socket in self._sockets}
         for socket in names:

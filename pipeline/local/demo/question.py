@@ -1,4 +1,4 @@
-"""A question to the demo's index, as a router asks it: who holds the beginning of a prompt that is known."""
+"""A question to the demo's index, as a router asks it: who holds the beginning of a known prompt."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class IndexQuestion:
 
     @property
     def command(self) -> str:
-        """Return how somebody else asks the same."""
+        """Return the shell command that asks the same."""
         header = " -H 'Content-Type: application/json'"
         if self._token:
             header += " -H 'Authorization: Bearer TOKEN'"
@@ -51,7 +51,7 @@ class IndexQuestion:
         """Return the answer, None while there is none; waits for half a second at most."""
         request = Request(self._url, self._body, self._headers)
         try:
-            # No proxy of the environment stands between a process and its own loopback.
+            # A proxy from the environment must not come between a process and its own loopback.
             with build_opener(ProxyHandler({})).open(request, timeout=_SECONDS) as answer:
                 found: Mapping[str, Any] = msgspec.json.decode(answer.read())
         except (URLError, OSError, msgspec.DecodeError):
@@ -60,7 +60,7 @@ class IndexQuestion:
         return found
 
     def answer_line(self) -> str:
-        """Ask, and return what comes of it in one line."""
+        """Ask, and return the answer, or why there is none, in one line."""
         answer = self.ask()
         if answer is not None:
             return answer_line(answer, self.tokens)
@@ -68,7 +68,7 @@ class IndexQuestion:
 
 
 def prompt_hashes() -> list[int]:
-    """Return the hashes that the engines of the first group compute for that prompt, as a router would."""
+    """Return the hashes that the engines of the first group compute for the most common system prompt."""
     prompt = system_prompts(random.Random(TIERED_TRAFFIC.seed), TIERED_TRAFFIC)[0]
     engine = EngineSettings()
     digests = chain_digests(seed_digest(engine.hash_seed), prompt, engine.block_size)
@@ -76,7 +76,7 @@ def prompt_hashes() -> list[int]:
 
 
 def answer_line(answer: Mapping[str, Any], tokens: int) -> str:
-    """Return an answer to a question about so many tokens, in one line."""
+    """Return an answer to a question about a prompt of `tokens` tokens, in one line."""
     held = [f"{replica} {match['longest_matched']}" for replica, match in sorted(answer["instances"].items())]
     return (
         f"{', '.join(held) or 'nobody'}, of {tokens} tokens; as of {answer['index']['age_seconds']:.1f} s ago"

@@ -15,7 +15,7 @@ class Chapter:
     """Since the fleet's traffic began, which is when the connector has subscribed."""
     tells: str
     changes: dict[str, str] = field(default_factory=dict)
-    """Fleet process -> change, as `kvlens simulate --at` takes it; none for what is so from the beginning."""
+    """Fleet process -> change, as in `kvlens simulate --at`; empty for what is so from the beginning."""
 
     def options(self, process: str) -> tuple[str, ...]:
         """Return the options of that process's `kvlens simulate`."""
@@ -68,10 +68,10 @@ STORY = (
         {"fleet-tiered": "restart=0"},
     ),
 )
-"""The replicas that the numbers mean, and their sizes, are in `fleet.py`."""
+"""What happens, in order of time. `fleet.py` has the replicas that the numbers mean, and their sizes."""
 
 STORY_SECONDS = 300
-"""From the beginning until the last chapter shows on the boards: the page's range that holds the story."""
+"""From the beginning until the last chapter shows on the boards: the range that shows the whole story."""
 
 ON_PURPOSE = {
     "vllm-0.14-cpu/0": "the demo loses batches of it for good at 2:30, and restarts it at 4:00, "
@@ -81,7 +81,7 @@ ON_PURPOSE = {
 
 
 class Narrator:
-    """Reads from the logs of the fleet's processes what has happened since it was made."""
+    """Reads from the logs of the fleet's processes what has happened since it was created."""
 
     def __init__(self, logs: Path, story: Sequence[Chapter] = STORY) -> None:
         self._to_come = list(story)

@@ -27,7 +27,7 @@ _HEADS = (
 )
 _RIGHT = {2, 3, 5, 6, 7, 8, 9}
 _EXPENDABLE = (5, 6, 4, 9)
-"""Columns that a narrow terminal does without, the first of them first."""
+"""Columns that a narrow terminal drops, in this order."""
 _BAR = 12
 
 
@@ -75,7 +75,7 @@ def story_page(urls: Mapping[str, str]) -> str:
 
 
 def _answer(advice: Advice | None, columns: int) -> list[str]:
-    """Return the answer and the finding that is worth most, above all else."""
+    """Return the answer and the most valuable finding, which go above all else."""
     if advice is None or not advice.answer:
         return []
     first = "".join(finding_line(each) for each in advice.findings[:1])
@@ -109,7 +109,7 @@ def plain(
 
 
 def freshness_line(freshness: tuple[float | None, float | None]) -> str:
-    """Say how long it takes from an engine's publication to a query that sees it."""
+    """Return how long it takes from an engine's publication to a query that sees it."""
     median, tail = freshness
     if median is None or tail is None:
         return "event to queryable row: not known yet"
@@ -137,7 +137,7 @@ def _cells(pool: PoolFigures) -> tuple[str, ...]:
 
 
 def _beyond(pool: PoolFigures) -> str:
-    """Mark what the engine has no room for: removals are missing."""
+    """Mark more blocks than the engine has room for: removals are missing."""
     return "!" if 0 < pool.capacity_blocks < pool.entries else ""
 
 

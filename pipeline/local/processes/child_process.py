@@ -21,7 +21,7 @@ _LOG_ROTATE_BYTES = 16 << 20
 _LOG_TAIL_LINES = 15
 _POLL_SECONDS = 0.05
 _LOOK_SECONDS = 5.0
-"""Between two looks at the processor time of a process that starts."""
+"""Between two looks at the processor time of a starting process."""
 _GONE_SECONDS = 5.0
 _CLAIM_SECONDS = 2.0
 _UMASK = 0o777 & ~DIRECTORY_RIGHTS
@@ -29,12 +29,12 @@ _UMASK = 0o777 & ~DIRECTORY_RIGHTS
 
 
 def behind_lifeline(command: Sequence[str]) -> list[str]:
-    """Return a command that ends when the process ends which holds the other end of its standard input."""
+    """Return a command that ends when the process at the other end of its standard input ends."""
     return [sys.executable, "-m", "pipeline.local.processes.lifeline", *command]
 
 
 def lifeline_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return that of this process, with more, in which a lifeline finds its code."""
+    """Return this process's environment, with `more`, and with a path on which a lifeline finds its code."""
     root = Path(__file__).resolve().parents[3]
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH", "")]))
     return {**os.environ, **(more or {}), "PYTHONPATH": path}
@@ -63,7 +63,7 @@ class ChildProcess:
     """A process in a group of its own behind a lifeline, so that it ends when its starter does."""
 
     def __init__(self, name: str, directory: Path, log: Path) -> None:
-        """`directory` is this process's alone: the lock on it is held until the last of its group is gone."""
+        """`directory` is for this process alone: its lock is held until the last of the group is gone."""
         self.name = name
         self.log = log
         self._lock = DirectoryLock(directory)
@@ -82,7 +82,7 @@ class ChildProcess:
     def claim(self) -> None:
         """Own the directory; raises DirectoryInUse.
 
-        Waits a moment: the children of a starter that was killed end a little later than it.
+        Waits a moment: the children of a starter that was killed end a little after it.
         """
         self._lock.acquire(patience=_CLAIM_SECONDS)
 
@@ -109,10 +109,10 @@ class ChildProcess:
         os.close(held)
 
     def wait_ready(self, ready: Callable[[], bool], seconds: float, advice: str) -> None:
-        """Poll `ready` until it holds; raises ProcessFailed when the process ends before.
+        """Poll `ready` until it holds; raises ProcessFailed when the process ends before that.
 
-        So it does when the process has done no work for so many `seconds`: what compiles on a busy machine is
-        waited for.
+        Also raises it when the process has done no work for `seconds`: one that still compiles on a busy
+        machine is waited for.
         """
         began = looked = time.monotonic()
         progress = Progress(seconds, began)

@@ -26,7 +26,7 @@ class CommandProcess(Launched):
         ready: Callable[[], bool],
         start_seconds: float,
     ) -> None:
-        """`directory` is the process's alone."""
+        """`directory` is for the process alone."""
         self._command = [sys.executable, "-m", "pipeline.cli.main", *arguments]
         self._environment = environment
         self._ready = ready
@@ -43,7 +43,7 @@ class CommandProcess(Launched):
 
 def page_answers(url: str) -> bool:
     """Return whether a GET of the page gives 200."""
-    # No proxy of the environment stands between a process and its own loopback.
+    # A proxy from the environment must not come between a process and its own loopback.
     try:
         with build_opener(ProxyHandler({})).open(url, timeout=2) as answer:
             return bool(answer.status == 200)

@@ -1,4 +1,4 @@
-"""A part of a local installation that runs in a child process: how all of them begin, get ready and end."""
+"""A part of a local installation that runs in a child process: how each starts, becomes ready and ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.local.processes.child_process import ChildProcess
 
 STOP_SECONDS = 15.0
-"""To end cleanly, unless whoever stops it gives it another time."""
+"""Time to end cleanly, unless `stop` is given another."""
 
 
 class Launched(ABC):
@@ -47,7 +47,7 @@ class Launched(ABC):
         self.wait_ready()
 
     def launch(self) -> None:
-        """Begin to start; raises DirectoryInUse, PortInUse, ProcessFailed."""
+        """Start it without waiting until it is ready; raises DirectoryInUse, PortInUse, ProcessFailed."""
         # First: Kafka would notice a second owner only after it has begun to replay the metadata log.
         self._process.claim()
         try:
@@ -58,7 +58,7 @@ class Launched(ABC):
 
     @abstractmethod
     def _spawn(self) -> None:
-        """Run it, in the directory that is claimed."""
+        """Run it in the claimed directory."""
 
     def wait_ready(self) -> None:
         """Block until it is ready; raises ProcessFailed when it ends before, or takes too long."""
@@ -73,7 +73,7 @@ class Launched(ABC):
         self._process.stop(self._stop_seconds if seconds is None else seconds)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash."""
+        """Send SIGKILL, as a crash would end it."""
         self._process.kill()
 
     def signal(self, number: int) -> None:

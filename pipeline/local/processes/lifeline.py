@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Return what the command's process calls before exec, to die with this one; None but on Linux."""
+    """Return what the command's process calls before exec, to die with this one; on Linux only, else None."""
     if not sys.platform.startswith("linux"):
         return None
     prctl = ctypes.CDLL(None).prctl

@@ -1,8 +1,8 @@
-"""TCP ports on loopback for processes about to start, kept from other starters on this machine.
+"""TCP ports on loopback for processes about to start, reserved against other starters on this machine.
 
-A process binds its port seconds after the starter found it free. Two starters would find the same port free,
-and the processes of one would meet the broker of the other. So whoever chooses a port holds the UDP port of
-the same number: the kernel gives it to one process and takes it back when that process ends, however it ends.
+A process binds its port seconds after the starter found it free. Two starters could find the same port free,
+and the processes of one would reach the broker of the other. So a starter that chooses a port also binds the
+UDP port of that number: the kernel gives it to one process only and frees it when that ends, however it ends.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import ExitStack
 from pipeline.local.processes.child_process import ProcessFailed
 
 LOOPBACK = "127.0.0.1"
-# Below the range from which systems take ports for outgoing connections: such a connection would keep a
-# process from starting again.
+# Below the range that systems use for outgoing connections: such a connection on the port of a process would
+# keep it from starting again.
 _FIRST, _LAST = 20_000, 32_000
 _TRIES = 500
 _RELEASE_SECONDS = 1.0
@@ -35,7 +35,7 @@ class PortInUse(ProcessFailed):
 
 
 class KeptPorts:
-    """Ports that nobody listened on when they were chosen, and that no other holder of ports chooses."""
+    """Ports that nobody listened on when they were chosen, and that no other KeptPorts chooses."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -45,7 +45,7 @@ class KeptPorts:
         return port if self._keep(port, 1) else self.any()
 
     def any(self, count: int = 1) -> int:
-        """Return a port, the first of so many in a row; raises ProcessFailed where none can be had."""
+        """Return a port, the first of `count` in a row; raises ProcessFailed if none can be found."""
         for _ in range(_TRIES):
             first = random.randint(_FIRST, _LAST - count)
             if self._keep(first, count):
@@ -77,8 +77,8 @@ class KeptPorts:
 def require_free_port(name: str, port: int, *, patience: float = _RELEASE_SECONDS) -> None:
     """Wait until nobody listens on the port; raises PortInUse after `patience` seconds.
 
-    Called before a start, which would fail with a page of text. Linux closes what a killed process had open
-    one by one: its starter may know of its end before its port is free.
+    Called before a start, which would otherwise fail with a page of text. Linux closes a killed process's
+    descriptors one by one, so its starter may know of its end before its port is free.
     """
     deadline = time.monotonic() + patience
     while not _is_free(port):
@@ -98,7 +98,7 @@ def _is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at this moment."""
+    """Return a port that nobody listens on now."""
     ports = KeptPorts()
     try:
         return ports.any()

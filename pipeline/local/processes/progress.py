@@ -1,4 +1,4 @@
-"""Whether a process that starts gets on: on a busy machine it takes as long as it takes."""
+"""Whether a starting process makes progress: on a busy machine no fixed time is enough."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 
 SHARE = 0.02
-"""Of a processor. What waits for nothing to happen uses less; what compiles, on a machine with thirty times
-as much to do as it has processors, more."""
+"""Share of a processor that counts as work. A process that waits in vain uses less; one that compiles uses
+more, even on a machine with thirty times as much to do as it has processors."""
 LONGEST_TIMES = 20
-"""So many times the patience is the end in any case: what turns in a circle works as well."""
+"""After this many times the patience it is over in any case: an endless loop is work, too."""
 _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 class Progress:
-    """Patience for `seconds` without work, from the beginning or from the last time it had done some."""
+    """Patience for `seconds` without work, from the beginning or from the last work that was seen."""
 
     def __init__(self, seconds: float, now: float) -> None:
         self._seconds = seconds
@@ -22,18 +22,18 @@ class Progress:
         self._worked = 0.0
 
     def over(self, now: float, worked: float | None) -> bool:
-        """Return whether to give up; `worked` is the processor time so far, None where nobody knows."""
+        """Return whether to give up; `worked` is the processor time so far, None if not known."""
         if worked is not None and worked - self._worked >= SHARE * self._seconds:
             self._since, self._worked = now, worked
         return now - self._since > self._seconds or now - self._began > LONGEST_TIMES * self._seconds
 
 
 def processor_seconds(group: int, proc: Path = Path("/proc")) -> float | None:
-    """Return what all processes of a group have used, with children that ended; None without a /proc."""
+    """Return the processor time of all processes of a group and their ended children; None without /proc."""
     found: float | None = None
     for each in proc.glob("[0-9]*/stat"):
         try:
-            # The name of the command, in brackets, may hold blanks and brackets.
+            # The command's name, in parentheses, may itself hold blanks and parentheses.
             fields = each.read_text("utf-8", "replace").rpartition(")")[2].split()
         except OSError:
             continue  # it has ended

@@ -16,22 +16,22 @@ from pipeline.local.processes.ports import KeptPorts
 LONGEST_PAUSE_SECONDS = 5.0
 PAUSES = Backoff(first=0.5, longest=LONGEST_PAUSE_SECONDS)
 STABLE_SECONDS = 30.0
-"""A process that ran for so long is restarted at once: what ended it came from outside."""
+"""A process that ran for this long is restarted at once: the cause of its end came from outside."""
 STOP_SECONDS = 2.4
 """From the stop to the end of the last process, whatever hangs."""
 STORAGE_STOP_SECONDS = 0.9
-"""Part of it that is left for what the others write to."""
+"""Part of it that is reserved for what the others write to."""
 
 
 class Service(Protocol):
-    """Something that runs in a process of its own; `EmbeddedBroker` and `EmbeddedStore` are such."""
+    """Something that runs in a process of its own, such as `EmbeddedBroker` and `EmbeddedStore`."""
 
     @property
     def running(self) -> bool: ...
 
     @property
     def ready(self) -> bool:
-        """Whether it does its work; asks the process, and waits two seconds for an answer at most."""
+        """Whether it does its work; asks the process, and waits at most two seconds for an answer."""
 
     def launch(self) -> None:
         """Return when the process is there; raises ProcessFailed and DirectoryInUse."""
@@ -58,19 +58,19 @@ class _Watched:
 
 
 class Supervisor:
-    """One thread launches services, calls `check` now and then, and `stop` in the end."""
+    """For one thread, which launches services, calls `check` now and then, and `stop` at the end."""
 
     def __init__(
         self,
         tell: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`tell` gets a line for every death and restart."""
+        """`tell` is called with a line for every death and restart."""
         self._tell = tell
         self._clock = clock
         self._watched: list[_Watched] = []
         self.ports = KeptPorts()
-        """Ports for services; each keeps its port until the stop, also while it is restarted."""
+        """Ports for services; each keeps its port until the stop, even while it is restarted."""
 
     @property
     def restarts(self) -> dict[str, int]:
@@ -80,7 +80,7 @@ class Supervisor:
     def launch(self, name: str, service: Service, *, storage: bool = False) -> None:
         """Launch a service and watch it from now on; raises what its launch raises.
 
-        `storage`: others write to it until they end.
+        `storage`: others write to it until they end, so it is stopped last.
         """
         service.launch()
         self._watched.append(_Watched(name, service, self._clock(), storage))
@@ -99,7 +99,7 @@ class Supervisor:
                 self._tell(f"{watched.name} is running again")
 
     def stop(self) -> None:
-        """Stop everything side by side, what the others write to at last."""
+        """Stop everything in parallel, then what the others write to."""
         deadline = self._clock() + STOP_SECONDS
         watched, self._watched = self._watched, []
         _stop_all((one for one in watched if not one.storage), STOP_SECONDS - STORAGE_STOP_SECONDS)

@@ -1,7 +1,7 @@
-"""A pool of physical KV blocks as vLLM V1's: lazy eviction, duplicates kept, freed tail first.
+"""A pool of physical KV blocks like vLLM V1's: lazy eviction, duplicates kept, freed tail first.
 
 A freed block stays cached until it is reused; reuse takes the least recently freed block and evicts what it
-held. Equal content may sit in several blocks, each entered and evicted by itself.
+held. Equal content may be in several blocks, each cached and evicted by itself.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ class BlockPool(Generic[Key]):
             self._uses[block] = uses + 1
 
     def allocate(self, count: int) -> tuple[list[int], list[Key]]:
-        """Take `count` blocks; return them and the keys evicted for them, in the order of eviction.
+        """Allocate `count` blocks; return them and the keys evicted for them, in the order of eviction.
 
-        Blocks never used come first, then the least recently freed. Raises PoolExhaustedError, and takes
+        Blocks never used come first, then the least recently freed. Raises PoolExhaustedError, and allocates
         none, when fewer are free.
         """
         if count > self.free:
@@ -110,7 +110,7 @@ class BlockPool(Generic[Key]):
         return blocks, evicted
 
     def cache(self, block: int, key: Key) -> None:
-        """Enter the content of a block in use; equal content elsewhere stays."""
+        """Cache the content of a block in use; equal content in other blocks stays."""
         if block in self._keys or block not in self._uses:
             raise ValueError(f"block {block} is not in use or already cached")
         self._keys[block] = key

@@ -35,7 +35,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """The GPU pool, or all tiers, were reset; nothing else is removed one by one."""
+    """The GPU pool, or all tiers, were reset; no Removed events name what was in them."""
 
 
 Event = Stored | Removed | Cleared

@@ -26,7 +26,7 @@ class FineBlocks:
             yield fine, frozenset(covers)
 
     def announce(self, chain: Sequence[bytes], start: int, end: int) -> list[tuple[int, int]]:
-        """Make `chain[start:end]` known; return the runs (start, end) that were not."""
+        """Make `chain[start:end]` known; return the runs (start, end) that were not known before."""
         runs: list[tuple[int, int]] = []
         for i in range(start, end):
             if chain[i] in self._covers:
@@ -39,13 +39,13 @@ class FineBlocks:
         return runs
 
     def cover(self, coarse: bytes, fines: Sequence[bytes]) -> None:
-        """A coarse block with the content of `fines`, all known, became resident."""
+        """Note that a coarse block with the content of `fines`, all known, became resident."""
         self._covered[coarse] = tuple(fines)
         for fine in fines:
             self._covers[fine].add(coarse)
 
     def uncover(self, coarse: Iterable[bytes]) -> None:
-        """The last copy of each coarse block went; fine blocks that no other one covers go with it."""
+        """Note that the last copy of each coarse block left, and fine blocks that no other covers with it."""
         for digest in coarse:
             for fine in self._covered.pop(digest, ()):
                 covers = self._covers[fine]
@@ -54,6 +54,6 @@ class FineBlocks:
                     del self._covers[fine]
 
     def clear(self) -> None:
-        """The pool was reset."""
+        """Drop all blocks: the pool was reset."""
         self._covers.clear()
         self._covered.clear()

@@ -34,7 +34,7 @@ class CpuTier:
         return held
 
     def clear(self) -> None:
-        """The tier was reset."""
+        """Drop all blocks: the tier was reset."""
         self._blocks.clear()
 
     def store(self, digests: Iterable[bytes]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:

@@ -1,4 +1,4 @@
-"""One engine rank: schedules requests step by step over a block pool, and says what its cache did.
+"""One engine rank: schedules requests step by step over a block pool, and reports what its cache did.
 
 The order is that of vLLM V1's scheduler: running requests first, prompt blocks cached when they are
 scheduled, chunked prefill under a token budget, preemption of the youngest, release at the end, tail first.
@@ -33,7 +33,7 @@ class Counters:
     pulled: int = 0
     """Of the external hits: those that came from another engine."""
     computed: int = 0
-    """Of prompts, up to their first token."""
+    """Of prompts, counted when they have their first token."""
     generated: int = 0
     stored_blocks: int = 0
     duplicate_blocks: int = 0
@@ -42,7 +42,7 @@ class Counters:
     clears: int = 0
     finished_requests: int = 0
     prefill_steps: int = 0
-    """Of finished requests: from the step that schedules one first to that of its first token, inclusive."""
+    """Of finished requests: from the step that first schedules one to that of its first token, inclusive."""
     prefill_tokens: int = 0
     """Of finished requests: tokens of their prompts that no cache had."""
     preemptions: int = 0
@@ -73,7 +73,7 @@ class _Sequence:
     scheduled: int = 0
     preempted: bool = False
     pulled: bool = False
-    """Whether its prompt was pulled, or will have been: that is done once."""
+    """Whether its prompt was pulled or is being pulled, which happens once."""
     admitted_at: int = 0
     """Step that scheduled it first."""
     prefill_steps: int = 0
@@ -85,7 +85,7 @@ class Engine:
     """One DP rank of one engine; `submit` requests, then `step` until `busy` is false."""
 
     def __init__(self, settings: EngineSettings, *, clears_cpu: bool = False) -> None:
-        """`clears_cpu`: a reset of the prefix cache is of the CPU tier as well."""
+        """`clears_cpu`: a reset of the prefix cache empties the CPU tier as well."""
         self.settings = settings
         self._clears_cpu = clears_cpu
         self.counters = Counters()
@@ -97,9 +97,9 @@ class Engine:
         self._waiting: deque[_Sequence] = deque()
         self._running: list[_Sequence] = []
         self._pulling: deque[tuple[int, _Sequence]] = deque()
-        """With the steps in which their prompts will be there."""
+        """With the steps in which their prompts will have arrived."""
         self.finished: list[Request] = []
-        """Those of the last step."""
+        """Requests that the last step finished."""
         self._events: list[Event] = []
         self._to_offload: list[Stored] = []
         self._steps = 0
@@ -289,7 +289,7 @@ class Engine:
             budget -= count
 
     def _pull(self, sequence: _Sequence, hits: list[list[int]]) -> bool:
-        """Give a prompt all its blocks; what they lack comes meanwhile. Return whether there is room.
+        """Allocate all blocks of a prompt; missing content arrives later. Return False if there is no room.
 
         Blocks are evicted now and stored once their content is there, as vLLM 0.33 does it
         (`WAITING_FOR_REMOTE_KVS`).
@@ -310,16 +310,16 @@ class Engine:
         return True
 
     def _missing(self, blocks: list[list[int]], tokens: int) -> int:
-        """Return how many blocks each group lacks for so many tokens."""
+        """Return how many blocks each group lacks for this many tokens."""
         return -(-tokens // self.settings.block_size) - len(blocks[0])
 
     def _fits(self, hits: list[list[int]], tokens: int) -> bool:
-        """Return whether there is room for so many tokens, hits included."""
+        """Return whether there is room for this many tokens, hits included."""
         taken = [block for blocks in hits for block in blocks]
         return self._missing(hits, tokens) * len(hits) <= self.pool.free - self.pool.idle(taken)
 
     def _begin(self, sequence: _Sequence, hits: list[list[int]], loaded: int) -> None:
-        """Take the next of those that wait, and give it the blocks that are there."""
+        """Take the next waiting request, and give it the blocks that were hit."""
         self._waiting.popleft()
         self._count_query(sequence, len(hits[0]), loaded)
         self.pool.touch(block for blocks in hits for block in blocks)
@@ -327,7 +327,7 @@ class Engine:
         sequence.cached = len(hits[0])
 
     def _take_pulled(self) -> None:
-        """Run the requests whose prompts are there; their last token is computed once more."""
+        """Run the requests whose prompts have arrived; their last token is computed once more."""
         while self._pulling and self._pulling[0][0] <= self._steps:
             _, sequence = self._pulling.popleft()
             sequence.computed = sequence.known - 1
@@ -363,7 +363,7 @@ class Engine:
             counters.external_hits += loaded * size
 
     def _offload(self, arriving: list[Stored]) -> None:
-        """Enter into the CPU tier what the step before stored: the copy takes a step."""
+        """Store in the CPU tier what the step before stored on the GPU: the copy takes a step."""
         for stored in arriving:
             new, evicted = self.cpu.store(stored.digests)
             if evicted:

@@ -21,9 +21,9 @@ class EngineSettings:
     """Attention groups also announce blocks of this size (hybrid engines); needs cpu_blocks = 0."""
     hash_seed: str = "0"
     receives: bool = False
-    """Prompts were computed elsewhere: what the cache lacks of one is pulled; excludes further tiers."""
+    """Prompts are computed elsewhere: what the cache lacks of one is pulled; excludes further tiers."""
     pull_steps: int = 2
-    """From the step that gives a pulled prompt its blocks to that in which it is there."""
+    """Steps from the one that allocates the blocks of a pulled prompt to the one in which it has arrived."""
 
     def __post_init__(self) -> None:
         if self.fine_block_size is not None and (self.block_size % self.fine_block_size or self.cpu_blocks):

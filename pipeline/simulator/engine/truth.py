@@ -24,7 +24,7 @@ CHECKPOINT_COLUMNS = ("seq", "gpu_distinct", "gpu_physical", "cpu_blocks", "fine
 
 
 def engine_truth(engine: Engine, form: HashForm, last_sequence: int | None) -> dict[str, Any]:
-    """Return the state of one life of an engine.
+    """Return the state of one engine session.
 
     `resident`: per medium rows `[group, hash, copies]`; `fine`: rows
     `[group, hash, [covering coarse hashes]]`, with an empty list where no coarse block covers it yet;

@@ -1,4 +1,4 @@
-"""Deals requests over the sources of a fleet: all compute, or some prefill and the others decode."""
+"""Distributes requests over the sources of a fleet: all compute, or some prefill and the others decode."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pipeline.simulator.traffic.routing import Router, Routing
 
 
 class Dispatch:
-    """Gives each request to a source, and where replicas have roles, to a second one after the first.
+    """Gives each request to a source and, where replicas have roles, to a second one after the first.
 
-    As the proxies of vLLM's disaggregated prefill do it: a prefill source computes the prompt and one token,
-    then a decode source gets the whole request and pulls the prompt's KV.
+    It does what the proxies of vLLM's disaggregated prefill do: a prefill source computes the prompt and one
+    token, then a decode source gets the whole request and pulls the prompt's KV.
     """
 
     def __init__(self, sources: Sequence[Source], prefilling: int, routing: Routing, seed: int) -> None:
-        """So many of the first `sources` prefill and the rest decode; 0: each does both."""
+        """The first `prefilling` sources prefill and the rest decode; 0: each does both."""
         self.rejected = 0
         """Requests that no source could ever run."""
         self._prefilling = sources[:prefilling]
@@ -28,7 +28,7 @@ class Dispatch:
         self.reroute(routing)
 
     def reroute(self, routing: Routing) -> None:
-        """From now on deal otherwise."""
+        """Change the routing of later requests."""
         self._to_prefill = Router(routing, len(self._prefilling), self._seed) if self._prefilling else None
         self._to_answer = Router(routing, len(self._answering), self._seed)
 

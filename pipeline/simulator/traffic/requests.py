@@ -1,4 +1,4 @@
-"""What a client asks of an engine; the answer is decided beforehand, so that runs repeat."""
+"""What a client asks of an engine; the answer is decided beforehand, so that runs are reproducible."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ ROUTINGS: tuple[Routing, ...] = ("round-robin", "sticky", "random")
 
 
 class Router:
-    """Deals requests over `targets` sources; `sticky` sends an affinity key always to the same one."""
+    """Distributes requests over `targets` sources; `sticky` always sends an affinity key to the same one."""
 
     def __init__(self, routing: Routing, targets: int, seed: int = 0) -> None:
         if targets < 1:
@@ -34,12 +34,12 @@ class Router:
 
 
 def role_of(number: int, prefilling: int) -> str | None:
-    """Return what the configuration shall say of a replica: the first `prefilling` compute prompts for the
+    """Return the role of a replica for the configuration: the first `prefilling` compute prompts for the
     others. None where each does both."""
     return None if not prefilling else "prefill" if number < prefilling else "decode"
 
 
 def check_roles(replicas: int, prefilling: int) -> None:
-    """Raise ValueError where nobody is left to decode."""
+    """Raise ValueError if no replica is left to decode."""
     if prefilling >= replicas:
         raise ValueError(f"of {replicas} replicas {prefilling} prefill: some have to decode")

@@ -14,14 +14,14 @@ Loss = Literal["drop", "lose"]
 
 @dataclass(frozen=True, slots=True)
 class Rerouting:
-    """From now on requests are dealt otherwise."""
+    """Later requests are routed differently."""
 
     routing: Routing
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Every rank of the replica begins a new life; what it was doing is gone."""
+    """Every rank of the replica begins a new engine session; what it was doing is lost."""
 
     replica: int
 
@@ -40,7 +40,7 @@ Change = Rerouting | Restart | Lost
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A change after so many seconds of traffic."""
+    """A change that comes after `seconds` of traffic."""
 
     seconds: float
     change: Change
@@ -49,7 +49,7 @@ class Scheduled:
 
 
 class ScheduleError(DataError, ValueError):
-    """A change that nobody understands, or of a replica that is not there."""
+    """A change that cannot be parsed, or of a replica that does not exist."""
 
     text: str
     reason: str

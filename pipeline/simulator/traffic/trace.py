@@ -1,7 +1,7 @@
 """Plays a request trace over replicas with prefix caches, without any clock.
 
-Every hash id is one block and stands for its whole prefix. A request looks up its longest cached prefix,
-stores the rest, and ends before the next of its replica begins; the output stores nothing.
+Every hash id is one block and names its whole prefix. A request looks up its longest cached prefix, stores
+the rest, and ends before the replica's next request begins; the output stores nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pipeline.simulator.traffic.routing import Router, Routing
 from pipeline.traces.trace import HashId, TraceRequest
 
 HANDED_OVER = 0.05
-"""Seconds from a request to its prompt's copy on a decode replica: as real engines announce it."""
+"""Seconds from a request to the copy of its prompt on a decode replica, as real engines announce it."""
 
 
 @cache
 def _block_tokens(block_size: int) -> tuple[int, ...]:
-    """Return the tokens of any block: an engine sends ids, whatever they are, many of them small."""
+    """Return the token ids that every block gets: any will do, and as in real traffic many are small."""
     return tuple(int(151_936 ** (i * 0.618 % 1)) for i in range(block_size))
 
 
@@ -48,7 +48,7 @@ class Served:
     missed: tuple[HashId, ...]
     """Stored, in chain order."""
     evicted: list[HashId]
-    """Before that, in order."""
+    """Evicted before that, in order."""
 
 
 class TraceReplica:

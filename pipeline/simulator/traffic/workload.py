@@ -67,7 +67,7 @@ def arrivals(settings: WorkloadSettings) -> Iterator[tuple[float, Request]]:
         turns = 1 + int(rng.expovariate(1 / max(settings.mean_turns - 0.5, 0.5)))
         return _Conversation(next(sessions), system, _adapter(rng, settings), turns)
 
-    # A service in operation has so many conversations paused at any time; numbers keep equal times in order.
+    # A service in operation has this many paused conversations; numbers keep equal times in order.
     numbers = count()
     pausing = int(settings.rate * settings.mean_think_seconds * (1 - 1 / per_start))
     due: list[tuple[float, int, _Conversation | None]] = [(0.0, next(numbers), None)]
@@ -93,7 +93,7 @@ def arrivals(settings: WorkloadSettings) -> Iterator[tuple[float, Request]]:
 
 
 def system_prompts(rng: random.Random, settings: WorkloadSettings) -> list[tuple[int, ...]]:
-    """Return the token ids of all system prompts, the most common one first; `rng` is new, of the seed."""
+    """Return the token ids of all system prompts, most common first; `rng` must be new, with the seed."""
     return [_text(rng, settings.system_prompt_tokens) for _ in range(settings.system_prompts)]
 
 
@@ -119,5 +119,5 @@ def _length(rng: random.Random, mean: int) -> int:
 
 
 def _text(rng: random.Random, length: int) -> tuple[int, ...]:
-    """Token ids with many small numbers, as a tokenizer's frequent tokens."""
+    """Return token ids, many of them small, like a tokenizer's frequent tokens."""
     return tuple(int(VOCABULARY ** rng.random()) for _ in range(length))

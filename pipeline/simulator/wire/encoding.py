@@ -84,7 +84,7 @@ def _stored_values(era: Era, form: HashForm, event: Stored) -> dict[str, Any]:
 
 
 def _placeholder_values(era: Era, event: Stored) -> dict[str, Any]:
-    """CPU tier events name blocks and nothing else."""
+    """Return the values of an event of the CPU tier, which names blocks and little else."""
     return {
         "token_ids": (),
         "block_size": event.block_size if era.cpu_block_size_known else 0,

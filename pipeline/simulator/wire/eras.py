@@ -50,7 +50,7 @@ class Era:
     """CPU placeholders carry the block size; else 0."""
     cpu_group_known: bool = False
     cpu_hashes_apart: bool = False
-    """CPU placeholders carry one hash an event; else one list."""
+    """CPU placeholders carry one hash per event; else one list."""
     one_block_stored: bool = False
     """Each block has a BlockStored of its own (SGLang before 0.5.20)."""
 

@@ -24,7 +24,7 @@ _FAILED = {
     "gzip": (ZLIB_INFLATE_FAILED, "ZLIB_INFLATE_FAILED"),
     "deflate": (ZLIB_INFLATE_FAILED, "ZLIB_INFLATE_FAILED"),
 }
-"""As a server says it of each."""
+"""Code and name of the error that a server gives for each."""
 _GZIP_OR_ZLIB = 47
 _ZSTD_LEVEL = 1
 _GZIP_LEVEL = 3
@@ -68,7 +68,7 @@ class Decoder:
             while data:
                 frame = self._frame or self._new_frame()
                 pieces.append(frame.decompress(data))
-                # A finished frame hands back what belongs to the next one: to stop here loses rows.
+                # A finished frame hands back what belongs to the next one: stopping here would lose rows.
                 data = (frame.unused_data or b"") if frame.eof else b""
                 self._frame = None if frame.eof else frame
         except (zlib.error, zstandard.ZstdError, RuntimeError) as error:

@@ -46,7 +46,7 @@ class Front:
     def __init__(
         self, engine: Engine, accounts: Sequence[Account], failed: Callable[[StoreError], None]
     ) -> None:
-        """`failed` gets every error that is answered."""
+        """`failed` is called with every error that is answered."""
         self._engine = engine
         self._failed = failed
         self._accounts = accounts
@@ -69,7 +69,7 @@ class Front:
         return web.Response(text="Ok.\n")
 
     async def _play(self, http: web.Request) -> web.Response:
-        """Answer with the page that asks, or a file of it; what it asks for is for `/` to allow."""
+        """Answer with the query page or one of its files; `/` decides on the queries that it sends."""
         name = http.match_info.get("name", "play.html")
         if name not in _PLAY:
             raise web.HTTPNotFound(text="there is /play alone\n")
@@ -167,11 +167,11 @@ class Front:
     ) -> web.StreamResponse:
         blocks = connection.stream(statement, chosen)
         try:
-            # Until the first block is there nothing has been sent, and an error has its own status.
+            # Nothing is sent before the first block is there, so that an error can have its own status.
             first = await self._run(next, blocks, None)
             return await reply.streamed(self._blocks(first, blocks), chosen)
         finally:
-            # A client that goes away leaves the query at work, and a query at work keeps the store busy.
+            # When a client goes away, its query would otherwise keep running and the store busy.
             await self._run(blocks.close)
 
     async def _insert(
@@ -206,7 +206,7 @@ class Front:
 async def _in_its_form(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Answer what `listening` refuses as a server refuses."""
+    """Answer requests that `listening` refuses in the form of a ClickHouse server."""
     try:
         return await handler(request)
     except ForeignPage as refused:

@@ -38,7 +38,7 @@ class Reply:
     def whole(
         self, answer: Answer, output_format: str | None, written: tuple[int, int] = (0, 0)
     ) -> web.Response:
-        """A finished result; `written` is rows and bytes of an INSERT."""
+        """Return the answer with a finished result; `written` is rows and bytes of an INSERT."""
         headers = {**self._headers, "X-ClickHouse-Summary": self._summary(answer, written)}
         body = answer.data
         headers["Content-Type"] = "text/plain; charset=UTF-8"
@@ -52,7 +52,7 @@ class Reply:
         return web.Response(body=body, headers=headers)
 
     async def streamed(self, blocks: AsyncIterator[bytes], output_format: str) -> web.StreamResponse:
-        """A result sent block by block; an error after the first block goes into the body, marked by a tag.
+        """Send a result block by block; an error after the first block goes into the body, marked by a tag.
 
         The caller has made sure that the first block is there, so that an early error has its own status.
         """
@@ -69,7 +69,7 @@ class Reply:
         if self._coding is not None:
             response.headers["Content-Encoding"] = self._coding
         coder = encoder(self._coding)
-        # A client that goes away has its reasons, and needs no answer.
+        # A client that has gone away needs no answer.
         with suppress(ConnectionResetError):
             await response.prepare(self._http)
             try:
@@ -78,7 +78,7 @@ class Reply:
                         await response.write(piece)
             except StoreError as error:
                 await response.write(coder.feed(_exception_frame(error, tag)) + coder.finish())
-                # Without its last chunk no client takes the answer for a whole one.
+                # Without the last chunk no client takes the answer for a complete one.
                 if self._http.transport is not None:
                     self._http.transport.close()
                 return response
@@ -102,7 +102,7 @@ class Reply:
 
 
 def failed(error: StoreError) -> web.Response:
-    """An error before anything was sent."""
+    """Return the answer for an error before anything was sent."""
     headers = {"X-ClickHouse-Exception-Code": str(error.code)}
     if error.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="ClickHouse"'

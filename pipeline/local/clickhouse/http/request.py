@@ -17,8 +17,8 @@ from pipeline.local.clickhouse.errors import (
 from pipeline.local.clickhouse.http.compression import Decoder
 from pipeline.local.clickhouse.statements import Head, Verdict, read_head
 
-# Parameters for the HTTP interface, not for the engine. Those of the last two lines are settings of the
-# engine that act on an interface which it does not have here.
+# Parameters for the HTTP interface, not for the engine. Those in the last two lines are settings of the
+# engine, but for an interface that it does not have here.
 _NOT_SETTINGS = frozenset(
     (
         *(
@@ -73,7 +73,7 @@ class Request(NamedTuple):
 
     @property
     def query_id(self) -> str:
-        """As it goes into a header: without characters that none can hold."""
+        """The query id without characters that cannot be in a header."""
         return "".join(filter(str.isprintable, self.query.get("query_id", "")))
 
     @property
@@ -86,7 +86,7 @@ class Request(NamedTuple):
 
 
 async def read_request(http: web.Request) -> Request:
-    """Read parameters and, of a form, everything; raises StoreError for what the front does not do."""
+    """Read the parameters and, of a form, everything; raises StoreError for what is not supported."""
     query = dict(http.query)
     if query.get("compress", "0") != "0" or query.get("decompress", "0") != "0":
         raise StoreError(
@@ -110,7 +110,7 @@ async def read_request(http: web.Request) -> Request:
         body = _nothing()
     if not (default_format := query.get("default_format", "")).isprintable():
         raise StoreError(UNKNOWN_FORMAT, f"Unknown format {default_format!r}. (UNKNOWN_FORMAT)")
-    # Asked for, or implied by the method, as on a server; a client cannot ask for less than its account has.
+    # Asked for, or implied by the method, as on a server; a client cannot lift the limit of its account.
     readonly = http.method in ("GET", "HEAD") or query.get("readonly", "0") != "0"
     return Request(query, http.headers, body, external, readonly)
 
