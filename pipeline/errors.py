@@ -1,4 +1,4 @@
-"""What can stop a step of the pipeline: each error carries its data and says what to do in one line."""
+"""Errors that stop a step of the pipeline: each carries its data and says in one line what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from connectors.process.errors import DataError, OperatorError
 _WHY_CHARACTERS = 200
 _KEY_BYTES = 64
 StoreLimit = Literal["time", "memory", "turns", "answer"]
-"""What a busy store has too little of; `answer`: it says nothing, so it may as well hang."""
+"""What a busy store is short of; `answer`: it gave none, so it may also hang."""
 COMPUTE_AGAIN = (
     "stop all workers and run `kvlens state rebuild` to compute everything from what the log holds now"
 )
@@ -31,7 +31,7 @@ class KafkaUnavailable(PipelineError):
     reason: str
 
     def __str__(self) -> str:
-        # aiokafka names every refusal of an authorizer so.
+        # aiokafka has this word in the name of each error for a missing right.
         refused = "AuthorizationFailed" in self.reason
         advice = (
             "give kafka.sasl_username this right (docs/acls.md)"
@@ -54,12 +54,12 @@ class StoreUnavailable(PipelineError):
 
 
 class StoreBusy(StoreUnavailable):
-    """ClickHouse did not finish this one statement, though it took the connection."""
+    """ClickHouse accepted the connection, but did not finish this statement."""
 
     lacks: StoreLimit = field(kw_only=True)
     advice: str = field(kw_only=True)
     seconds: float | None = field(default=None, kw_only=True)
-    """What the statement was allowed, where time was lacking and that is known."""
+    """The time limit of the statement, if it ran out of time and the limit is known."""
 
     def __str__(self) -> str:
         state = "is busy, or hangs" if self.lacks == "answer" else "is busy"
@@ -101,7 +101,7 @@ class TransactionsRefused(PipelineError):
 
 
 class TopicMismatch(PipelineError):
-    """A topic exists with a partition count that the state kept for it does not fit."""
+    """A topic's number of partitions does not fit the state that is kept for it."""
 
     topic: str
     found: int
@@ -123,14 +123,14 @@ class TopicRefused(PipelineError):
 
 
 class MigrationChanged(PipelineError):
-    """An applied migration file is not what it was when it was applied."""
+    """A migration file changed after it was applied."""
 
     name: str
     line = "migration {name} changed after it was applied; restore it and add a new file"
 
 
 class DatabaseOutdated(PipelineError):
-    """A database was made with files of tables that this kvlens does not read."""
+    """The database was made by migration files that this kvlens does not have."""
 
     database: str
     names: tuple[str, ...]
@@ -188,7 +188,7 @@ class OffsetGap(PipelineError):
 
 
 class RecordFatal(PipelineError):
-    """Applying a record failed half-way, which none of the checks before foresaw: the state is void."""
+    """Applying a record failed half-way, in a case that no check foresaw: the state in memory is void."""
 
     topic: str
     partition: int
@@ -224,7 +224,7 @@ class RowsRefused(PipelineError):
 
 
 class CheckpointAhead(PipelineError):
-    """The checkpoint knows records that the topic does not have any more."""
+    """The checkpoint covers records that the topic no longer has."""
 
     topic: str
     partition: int
@@ -253,7 +253,7 @@ class RecordsRemoved(PipelineError):
 
 
 class CheckpointCorrupt(DataError):
-    """The checkpoint topic does not hold the records that the head of `whose` refers to."""
+    """The checkpoint topic lacks records to which the head of `whose` refers."""
 
     whose: str
     missing: str
@@ -292,7 +292,7 @@ class CheckpointUnreadable(PipelineError):
 
 
 class GroupInUse(PipelineError):
-    """Workers run that must not."""
+    """Workers are running that have to be stopped first."""
 
     group: str
     members: int
@@ -311,10 +311,10 @@ class TooManySources(PipelineError):
 
 @contextmanager
 def damaged_if_it_fails(key: bytes) -> Iterator[None]:
-    """Translate what fails while the record of a key is restored.
+    """Turn any error in restoring the record under `key` into CheckpointDamaged.
 
-    A damaged record can fail in every way in which columns, numbers and names can fail to fit. Raises
-    CheckpointDamaged, and CheckpointCorrupt where that was the failure.
+    A damaged record can fail in many ways, so this catches every exception. Errors that are about checkpoints
+    already (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown) pass through.
     """
     try:
         yield

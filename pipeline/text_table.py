@@ -10,7 +10,7 @@ _GAP = "  "
 
 
 def counted(number: int, noun: str) -> str:
-    """Return such as `1 worker` or `1,200 workers`."""
+    """Return a number with its noun, such as `1 worker` or `1,200 workers`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
@@ -21,11 +21,11 @@ def text_table(
     width: int | None = None,
     expendable: Sequence[int] = (),
 ) -> Iterator[str]:
-    """Yield a line for each row, the header first; columns numbered in `right` are right-aligned.
+    """Yield a line for each row, the header first; the columns with numbers in `right` are right-aligned.
 
-    Where the lines would be longer than `width` characters, columns of `expendable` are left out: those
-    without a value first, then the first of them first. A last line names those with values. None stands
-    for any width. Cells are shown `printable`.
+    Where lines would be longer than `width` characters, columns of `expendable` are left out: first those
+    without values, then in the given order. A last line names those left out that have values. None means
+    no limit. Cells are shown `printable`.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -14,9 +14,9 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def unzipped(path: Path) -> BinaryIO:
-    """Open a file for reading what it holds.
+    """Open a file for reading its content, unpacked.
 
-    Raises OSError here and, where it is damaged, OSError, EOFError or zlib.error in reading.
+    Raises OSError here; reading a damaged file raises OSError, EOFError or zlib.error.
     """
     file = path.open("rb")
     beginning = file.peek(4)[:4]

@@ -1,4 +1,4 @@
-"""Reads the answer and the findings of a range: the view has every figure, and words by `sentences`."""
+"""Reads the answer and the findings of a range from the view `briefing`; `sentences` has their texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clickhouse_connect.driver.client import Client
 
 _WINDOW = 10
 _LATE_SECONDS = 3
-"""Rows of a window come so long after its end at most, usually."""
+"""Usually, the rows of a window are there at most this long after its end."""
 
 _CLOCK = re.compile(r"'(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)'")
 _BRIEFING = """
@@ -74,13 +74,13 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 def latest_range(now: float, seconds: int) -> tuple[int, int]:
-    """Return a range of so many seconds that ends with the newest window whose rows have come."""
+    """Return a range of `seconds` that ends with the newest window whose rows should be there."""
     end = int((now - _LATE_SECONDS) // _WINDOW * _WINDOW)
     return end - seconds, end - 1
 
 
 def read_advice(client: Client, database: str, start: int, end: int, models: Sequence[str] = ()) -> Advice:
-    """Ask for both; `models` empty for all."""
+    """Return the answer and the findings; no `models` means all."""
     parameters: dict[str, Any] = {
         "from": start,
         "to": end,

@@ -21,7 +21,7 @@ NOTHING_FILLED = (
     "`kvlens doctor` names engines that are not heard"
 )
 _PREFILL, _DATA = 1, 4
-"""Places of lines in the answer."""
+"""`place` of two lines of the answer."""
 
 
 def as_text(advice: Advice, width: int | None = None, page: str | None = None) -> Iterator[str]:
@@ -47,7 +47,7 @@ def as_text(advice: Advice, width: int | None = None, page: str | None = None) -
 
 
 def _no_finding(answer: Sequence[Answer]) -> str:
-    """Return what the answer lets one say where nothing was found."""
+    """Return the line to print when there is no finding."""
     lines = {line.place: line for line in answer}
     if _PREFILL not in lines:
         return NOTHING_FILLED
@@ -56,9 +56,9 @@ def _no_finding(answer: Sequence[Answer]) -> str:
 
 
 def answer_lines(answer: Sequence[Answer], width: int | None = None) -> Iterator[str]:
-    """Yield a line for each part of the answer, and what it means below it where both do not fit.
+    """Yield the lines of the answer, wrapped to `width`.
 
-    A change is named where there was something before: otherwise each line would say that there was not.
+    A change is shown only if the range before has a figure: otherwise every line would say that it has none.
     """
     rows = [
         (line.title, line.figure, line.detail, "" if line.before is None else line.change) for line in answer

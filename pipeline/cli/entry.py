@@ -23,6 +23,6 @@ def main() -> None:
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Nothing is to be cleaned up while modules load, and an exception might end in one of them."""
+    """Exit at once: while modules load nothing needs cleaning up, and one might swallow an exception."""
     os.write(2, b"kvlens: terminated\n")
     os._exit(128 + signal.SIGTERM)

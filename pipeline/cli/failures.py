@@ -43,9 +43,9 @@ class Failure(click.ClickException):
 
 
 class Terminated(SystemExit):
-    """SIGTERM came while nothing was to be cleaned up but what `finally` does.
+    """SIGTERM came while only `finally` blocks had anything to clean up.
 
-    Of what comes in the middle of any of its tasks, an event loop lets only this kind through.
+    A SystemExit, because an event loop re-raises that from its tasks, wherever it comes.
     """
 
 
@@ -53,7 +53,7 @@ def run(command: click.Command, arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and end the process with the exit code of what happened."""
     signal.signal(signal.SIGTERM, _raise_terminated)
     asyncio.set_event_loop_policy(LookingUpAside())
-    # Libraries' warnings would come beside the one line; commands that log configure it.
+    # Keeps warnings of libraries from joining the one line; commands that log configure this.
     logging.getLogger().addHandler(logging.NullHandler())
     code = _exit_code(command, arguments)
     if busy_aside():
@@ -137,7 +137,7 @@ def _translated() -> Iterator[None]:
 
 
 def _file_system_reason(error: OSError) -> str | None:
-    """Return what the file system refuses, in a line; None for what is no matter of the machine."""
+    """Return what the file system refused, in a line; None for an error that has another cause."""
     if error.errno in _FULL:
         where = f" for {error.filename}" if error.filename else ""
         return f"no room{where}: {error.strerror}; make room and try again"
@@ -147,9 +147,9 @@ def _file_system_reason(error: OSError) -> str | None:
 
 
 def _forget_half_made() -> None:
-    """Say nothing of what a signal met between its creation and its first use.
+    """Silence warnings about what a signal interrupted between its creation and its first use.
 
-    That is a coroutine nobody awaits any more, or an event loop whose destructor misses attributes.
+    That is a coroutine that nobody awaits any more, or an event loop whose destructor misses attributes.
     """
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     sys.unraisablehook = lambda _unraisable: None

@@ -1,4 +1,4 @@
-"""Groups of commands, which print their help when they are bare, and the examples that end each help."""
+"""Groups of commands that print their help when called alone, and the examples that end each help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def examples(*lines: str) -> str:
 
 
 class Group(click.Group):
-    """Without a command it prints its help and succeeds; a mistyped name gets the nearest one offered."""
+    """Without a command it prints its help and succeeds; for a mistyped name it suggests the nearest one."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:

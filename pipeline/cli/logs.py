@@ -16,9 +16,9 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def configure_logs(level: str) -> None:
-    """One line an event on stderr: text on a terminal, coloured unless NO_COLOR is set, and JSON elsewhere.
+    """Log one line for each event to stderr: text on a terminal, coloured unless NO_COLOR is set, else JSON.
 
-    `level` is one of LOG_LEVELS. What libraries log is kept readable, unless it is debug.
+    `level` is one of LOG_LEVELS. Except at debug, most of what libraries log is left out (`ForeignLogs`).
     """
     terminal = sys.stderr.isatty()
     shared: list[structlog.typing.Processor] = [
@@ -53,10 +53,10 @@ def configure_logs(level: str) -> None:
 
 
 def _printable(_logger: Any, _method: str, event: Any) -> Any:
-    """Show names of others as they may be shown on a terminal; JSON has escapes of its own."""
+    """Make values from outside safe for a terminal; JSON has escapes of its own."""
     return {key: printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _hide_secrets(_logger: Any, _method: str, line: Any) -> Any:
-    """Hide them in the whole line, for libraries and stack traces quote addresses as well."""
+    """Hide secrets in the whole line, as libraries and stack traces quote addresses, too."""
     return without_secrets(line)

@@ -78,7 +78,7 @@ class _Subcommands(Group):
 
 @contextmanager
 def _unseen(name: str) -> Iterator[None]:
-    """Let what is imported meanwhile take a module for not installed, unless it is there already."""
+    """Make a module look not installed to whatever is imported meanwhile, unless it is loaded already."""
     modules: dict[str, Any] = sys.modules
     if name in modules:
         yield

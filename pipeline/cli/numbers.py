@@ -12,7 +12,7 @@ import click
 from schemas.events import LATEST
 
 MOST = 1e12
-"""Beyond any number of seconds, tokens or blocks."""
+"""More than any number of seconds, tokens or blocks that makes sense."""
 _SHOWN_CHARACTERS = 40
 
 
@@ -27,7 +27,7 @@ class Amount(click.FloatRange):
     """A finite number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a float. Fails where it is none, out of the range, infinite, or no number."""
+        """Return a float. Fails if the value is not a number, not finite or out of range."""
         found = super().convert(value, param, ctx)
         _within(self, value, found, (param, ctx))
         return found
@@ -37,7 +37,7 @@ class Whole(click.IntRange):
     """A whole number that fits everywhere."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return an int. Fails where it is none, or out of the range."""
+        """Return an int. Fails if the value is not one, or out of range."""
         found = super().convert(value, param, ctx)
         _within(self, value, found, (param, ctx))
         return found
@@ -55,9 +55,9 @@ class Moment(click.ParamType):
             moment = _seconds(value)
         except ValueError:
             self.fail(f"{value!r} is neither ISO 8601, as 2026-11-23T10:00:00, nor -SECONDS", param, ctx)
-        except OverflowError:  # of the years 1 and 9999 in some zones
+        except OverflowError:  # the years 1 and 9999 in some zones
             moment = math.inf
-        if not 0 <= moment <= LATEST:  # which leaves out what is no number, too
+        if not 0 <= moment <= LATEST:  # refuses NaN, too
             self.fail(f"{value!r} is not between the years 1970 and 2100", param, ctx)
         return moment
 

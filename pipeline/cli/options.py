@@ -26,7 +26,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def config_option(command: Command) -> Command:
-    """Adds `--config`, passed as `config: Path | None`."""
+    """Add `--config`, passed as `config: Path | None`."""
     return click.option(
         "--config",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -37,7 +37,7 @@ def config_option(command: Command) -> Command:
 
 
 def data_directory_option(default: str) -> Callable[[Command], Command]:
-    """Adds `--data-dir`, passed as `data_dir: Path`; each command has its own, so that fleets do not mix."""
+    """Add `--data-dir`, passed as `data_dir: Path`; defaults differ by command, so that fleets do not mix."""
     return click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=Path),
@@ -48,7 +48,7 @@ def data_directory_option(default: str) -> Callable[[Command], Command]:
 
 
 def running_directory_option(command: Command) -> Command:
-    """Adds `--data-dir` of what runs already, passed as `data_dir: Path | None`."""
+    """Add `--data-dir` of a running demo or up, passed as `data_dir: Path | None`."""
     return click.option(
         "--data-dir",
         type=click.Path(file_okay=False, exists=True, path_type=Path),
@@ -58,7 +58,7 @@ def running_directory_option(command: Command) -> Command:
 
 
 def log_level_option(command: Command) -> Command:
-    """Adds `--log-level`, passed as `log_level: str`."""
+    """Add `--log-level`, passed as `log_level: str`."""
     return click.option(
         "--log-level",
         type=click.Choice(LOG_LEVELS, case_sensitive=False),
@@ -92,7 +92,7 @@ def load_settings(config: Path | None, environment: Mapping[str, str] | None = N
 
 
 def load_running(config: Path | None, data_dir: Path | None) -> LoadedSettings:
-    """Read the settings of the `kvlens demo` or `kvlens up` that `data_dir` belongs to; without, the file's.
+    """Read the settings of the `kvlens demo` or `kvlens up` in `data_dir`; without one, those of the file.
 
     Raises ConfigurationError.
     """
@@ -104,7 +104,7 @@ def load_running(config: Path | None, data_dir: Path | None) -> LoadedSettings:
 
 
 def require_engines(settings: Settings) -> None:
-    """Raises ConfigurationError when the settings name no engine and no way to find one."""
+    """Raise ConfigurationError when the settings name no engine and no way to find one."""
     found = {name: value for name, value in asdict(settings.discovery).items() if isinstance(value, tuple)}
     reported = settings.lmcache.topic or settings.lmcache.port
     if not (settings.replicas or any(found.values()) or reported):

@@ -13,14 +13,14 @@ from pipeline.cli.terminal import redraws
 
 _EVERY_SECONDS = 0.5
 _LOGGED_SECONDS = 8.0
-"""A log has a line at least so often, so that whoever reads it sees that the command still works."""
+"""At most this long between two lines of a log, so that readers see that the command still works."""
 _ERASE = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Shows a step and its seconds, over and over, from a thread: it moves whatever the command waits for.
+    """Shows a step and its seconds, over and over, from a thread: so it moves while the command waits.
 
-    As a context it erases the line at the end. Lines of `tell` stay above it.
+    As a context manager it erases the line at the end. Lines of `tell` stay above it.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class ProgressLine:
     ) -> None:
         """`out` is standard error unless given.
 
-        `logged`: where it is no terminal, each step is a line, again and again while it lasts.
+        `logged`: if `out` is no terminal, each step is a line, repeated while it lasts.
         """
         self._out = sys.stderr if out is None else out
         self._shown = redraws(self._out)

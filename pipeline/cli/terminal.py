@@ -1,4 +1,4 @@
-"""What the terminal is like that a command writes to."""
+"""Properties of the terminal to which a command writes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TextIO
 
 
 def width() -> int | None:
-    """Return the columns of the terminal that standard output is; None where it is none."""
+    """Return the width of the terminal at standard output, in columns; None if that is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def redraws(stream: TextIO) -> bool:
-    """Whether the stream is a terminal on which lines can be written over."""
+    """Return whether the stream is a terminal on which lines can be overwritten."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"

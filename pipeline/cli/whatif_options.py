@@ -16,12 +16,12 @@ _SIZE = re.compile(r"(\+?)([1-9]\d{0,14})(t?)")
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Of one cache; `amount` None is endless."""
+    """The size of one cache; without an `amount` it is endless."""
 
     amount: int | None
     in_tokens: bool = False
     extra: bool = False
-    """Added to what there was."""
+    """Whether this is added to the recorded size."""
 
 
 class Several(click.ParamType):

@@ -113,7 +113,7 @@ def _saved_cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _fitted(text: str, width: int | None) -> Iterator[str]:
-    """Yield the lines of a text, those above `width` in several."""
+    """Yield the lines of a text, wrapped to `width`."""
     for line in text.splitlines():
         if width is None or len(line) <= width:
             yield line

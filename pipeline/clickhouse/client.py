@@ -29,22 +29,22 @@ _NO_CONNECTION = re.compile(r"ConnectionPool.*\[Errno -?\d+\] ([^\"\')]+)")
 _BROKEN_OFF = re.compile(
     r"(?i)certificate.required|EOF occurred in violation|Connection reset|RemoteDisconnected"
 )
-"""How a server goes on that wants a certificate and got none, or none that it knows."""
+"""How a server breaks off that wants a certificate, and got none or an unknown one."""
 _NO_HANDSHAKE = re.compile(r"ConnectionPool.*\[SSL: (\w+)\] ([^(]+) \(_ssl")
 _AROUND = re.compile(
     r"Received ClickHouse exception, code: \d+, server response: (.+?)( \(for url [^()]*\))?"
 )
-"""What clickhouse-connect writes around the server's own words."""
+"""What clickhouse-connect writes around the server's own message."""
 _LACKS: dict[int, StoreLimit] = {
-    159: "time",  # it took longer than it may
-    160: "time",  # it would take longer
-    241: "memory",  # of the statement, the user or the server
-    173: "memory",  # the system gives none
-    202: "turns",  # as many statements run as may
-    439: "turns",  # no thread
-    203: "turns",  # no connection to another server
+    159: "time",  # it ran too long
+    160: "time",  # it would run too long
+    241: "memory",  # a limit of the statement, the user or the server
+    173: "memory",  # the system gives no more
+    202: "turns",  # too many statements at once
+    439: "turns",  # no free thread
+    203: "turns",  # no free connection to another server
 }
-"""Codes of a store that works, and has too much to do."""
+"""Error codes of a server that works, but has too much to do."""
 _BUSY_ADVICE: dict[StoreLimit, str] = {
     "time": "ask for a shorter range, or raise page.panel_seconds or the user's max_execution_time",
     "memory": "ask for a shorter range, or raise the user's or the server's limit of memory",
@@ -52,7 +52,7 @@ _BUSY_ADVICE: dict[StoreLimit, str] = {
     "answer": "check that it runs, and how much it has to do",
 }
 _WHILE = re.compile(r":? [Ww]hile executing .*")
-"""Where in a statement it was: of no use to who reads a line."""
+"""Where in the statement it failed: of no use in a line for an operator."""
 _ALLOWED = re.compile(r"(?:maximum:|within) ([\d.]+) (ms|s)")
 _NO_ANSWER = re.compile(r"Read timed out. \(read timeout=([\d.]+)\)")
 
@@ -73,10 +73,10 @@ def connect(store: ClickHouse) -> Client:
         try:
             client = awaited_aside(
                 lambda: clickhouse_connect.get_client(
-                    # Of a whole address it would take the path for a database, and a query for arguments.
+                    # From a whole URL it would take the path for a database, and the query for arguments.
                     interface=address.scheme,
                     host=address.hostname,
-                    port=address.port or 0,  # its own: 8123, with TLS 8443
+                    port=address.port or 0,  # the default: 8123, with TLS 8443
                     proxy_path=address.path.strip("/"),
                     username=store.username,
                     password=password,
@@ -90,7 +90,7 @@ def connect(store: ClickHouse) -> Client:
                     query_retries=0,
                 )
             )
-        except ValueError as error:  # a host that is none
+        except ValueError as error:  # not a valid host
             advice = "correct clickhouse.url"
             raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=False) from error
     if store.password_file:
@@ -100,12 +100,12 @@ def connect(store: ClickHouse) -> Client:
 
 
 def moment(at: datetime) -> float:
-    """Return a time of a row in seconds since the epoch: tables are in UTC, and it comes without a zone."""
+    """Return a time of a row in seconds since the epoch: one without a zone is in UTC, as tables are."""
     return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def without_pandas() -> None:
-    """Keep clickhouse-connect from importing pandas at the first insert: seconds, and we give it lists."""
+    """Keep clickhouse-connect from importing pandas at the first insert: that takes seconds, for nothing."""
     vars(options).update(pd=None, pd_time_test=None)
 
 
@@ -122,13 +122,13 @@ def store_unavailable(store: ClickHouse) -> Iterator[None]:
         wants = store.url.startswith("https") and not store.ssl_certfile and _BROKEN_OFF.search(str(error))
         if code is None and wants:
             advice += "; if it wants a certificate of its clients, name one in clickhouse.ssl_certfile"
-        # Name and password are read once: only a start anew brings other ones. A file may change.
+        # Name and password are read only once, at the start; a password file may change.
         heals = code not in NO_LOGIN or bool(store.password_file)
         raise StoreUnavailable(store.url, first_line(error), advice=advice, heals=heals) from error
 
 
 def _busy(store: ClickHouse, error: BaseException) -> StoreBusy | None:
-    """Return what is said of a store that has too much to do; None of any other error."""
+    """Return the error for a store that is overloaded or gives no answer; None for any other error."""
     lacks = _LACKS.get(getattr(error, "code", None) or 0)
     if lacks is None and _NO_ANSWER.search(str(error)):
         lacks = "answer"

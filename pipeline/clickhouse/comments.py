@@ -21,13 +21,13 @@ _COLUMN = re.compile(r"^    (\w+) ((?:(?! CODEC\().)+?)( CODEC\(.*?\))?(,?)$", r
 
 @lru_cache(maxsize=1)
 def comments(directory: Path) -> Comments:
-    """Return the comments; none where there is no file, as before it was made first."""
+    """Return the comments; none if there is no file, as before it is generated for the first time."""
     file = directory / FILE
     return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]]) if file.exists() else {}
 
 
 def commented(statement: str, told: Comments) -> str:
-    """Return a statement that makes a table with the comments of it; another one as it is."""
+    """Return a CREATE TABLE statement with its comments; any other statement as it is."""
     found = _TABLE.search(statement)
     if found is None or found[1] not in told:
         return statement

@@ -1,7 +1,7 @@
-"""Which minutes a worker has to recompute, and which notes about them stand in the store.
+"""Tracks which minutes a worker has to recompute, and which notes about them the store has.
 
-A minute is noted before ten-second rows of it are written, so that no row is there that nobody knows of. A
-note holds until a recomputation is done that began after all writing it stands for.
+A minute is noted before its ten-second rows are written, so that no row is ever without a note. A note holds
+until a recomputation is done that began after all the writes that it covers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 RENEWED_AFTER = 180.0
-"""Seconds after which a note does not stand for writing that begins: other workers give old notes up."""
+"""Seconds after which a note no longer covers a write that begins: other workers give up old notes."""
 
 
 class Minute(NamedTuple):
@@ -23,27 +23,27 @@ class Minute(NamedTuple):
 
 
 class DueMinutes:
-    """Follows the writing of ten-second rows, which may overlap, and what is recomputed meanwhile.
+    """Follows writes of ten-second rows, which may overlap, and recomputations in the meantime.
 
-    Any insert into the store may have been taken although it failed here: its answer was lost.
+    Any insert into the store may have succeeded although it failed here, because its answer was lost.
     """
 
     def __init__(self) -> None:
         self._due: set[Minute] = set()
         self._writing: Counter[Minute] = Counter()
-        """How many writers are at it."""
+        """How many writes are under way."""
         self._noted: dict[Minute, int] = {}
-        """Number of the last note that may be in the store, until it is known to be done there."""
+        """Number of the last note that may be in the store, until the store is known to have it as done."""
         self._standing: dict[Minute, float] = {}
-        """When the note was made that the store has, and of which nobody has tried to say that it is done."""
+        """When the note in the store was made, until somebody begins to mark it as done."""
         self._last = 0
 
     def write(self, minutes: Collection[Minute]) -> None:
-        """Rows of these minutes are about to be written: from now on their notes are not over."""
+        """Begin a write of rows of these minutes: until it ends, their notes are kept."""
         self._writing.update(minutes)
 
     def withdraw(self, minutes: Collection[Minute]) -> None:
-        """No row of these minutes was written, and none will be."""
+        """End a write of which no row was, or will be, written."""
         for minute in minutes:
             self._writing[minute] -= 1
             if not self._writing[minute]:
@@ -65,33 +65,33 @@ class DueMinutes:
         return notes
 
     def stand(self, notes: Iterable[Minute], made: float) -> None:
-        """The store has these notes; `made` is when `to_note` gave them."""
+        """Record that the store has these notes; `made` is when `to_note` returned them."""
         self._standing.update(dict.fromkeys(notes, made))
 
     def written(self, minutes: Collection[Minute]) -> None:
-        """Rows of these minutes, which `write` was given, are there."""
+        """End a write of rows of these minutes, which `write` was given: they are due."""
         self.withdraw(minutes)
         self._due.update(minutes)
 
     def add(self, minutes: Iterable[Minute]) -> None:
-        """These are due: for another reason, or they were taken and not recomputed."""
+        """Make minutes due that were not written here, or were taken and not recomputed."""
         self._due.update(minutes)
 
     def take(self) -> tuple[set[Minute], dict[Minute, int]]:
-        """Return what is due, and the notes that do not hold any more when it is recomputed."""
+        """Return what is due, and the notes that will be done when it is recomputed."""
         taken, self._due = self._due, set()
         over = {
             minute: self._noted[minute]
             for minute in taken
             if minute in self._noted and not self._writing[minute]
         }
-        # The store may soon have it that they are done, so the next writer needs a new note in any case.
+        # The store may soon have them as done, so the next writer needs a new note in any case.
         for minute in over:
             self._standing.pop(minute, None)
         return taken, over
 
     def done(self, over: Mapping[Minute, int]) -> None:
-        """The store has it that these notes do not hold any more."""
+        """Record that the store has these notes as done."""
         for minute, number in over.items():
             if self._noted.get(minute) == number:
                 del self._noted[minute]

@@ -1,8 +1,8 @@
-"""A text of SQL for windows of ten seconds, of minutes and of hours, which stands once. Pure.
+"""SQL for windows of ten seconds, minutes and hours that is written only once. Pure.
 
-`-- for 10s, 1m, 1h` to `-- end` is for these grains: in a view an arm of a UNION ALL for each, in a table or
-a rollup what only the statement of that grain has. There, and in statements of tables that name `{grain}` or
-`{period}`, the fields of `Grain` stand for what differs.
+Lines from `-- for 10s, 1m, 1h` to `-- end` are for these grains: a view gets an arm of a UNION ALL for each;
+a table or rollup has them only in the statements of these grains. There, and in statements of tables with
+`{grain}` or `{period}`, the fields of `Grain` are placeholders for what differs.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 
 class Grain(NamedTuple):
-    """What stands for each field in a text."""
+    """The text for each placeholder."""
 
     grain: str
-    """What the names of its tables end with."""
+    """Suffix of the names of its tables."""
     length: int
     """Seconds of a window."""
     unit: str
     """What a window is called after INTERVAL 1."""
     period: str
-    """What it is called in the names of tables of counters."""
+    """The same in the names of tables of counters."""
     start: str
-    """The function from a time to the start of its window; none of ten seconds, which begin in the range."""
+    """Rounds the start of a range down to a window; empty for ten seconds, which must begin in the range."""
     slice: str
     """The function from a window to the first expression of the sorting key."""
     partition: str
@@ -34,11 +34,11 @@ class Grain(NamedTuple):
     finer: str = ""
     """The grain that it is computed from."""
     windows: str = ""
-    """How many ten-second windows are behind some rows of the finer grain."""
+    """The number of ten-second windows behind rows of the finer grain."""
     peak: str = ""
-    """What ends the name of a column of the finer grain that has the largest of its windows."""
+    """Suffix of the columns of the finer grain that have the largest value of their windows."""
     shard: str = ""
-    """What rows of the finer grain differ by, beside the key of this one."""
+    """Further columns in the key of the finer grain, that the key of this one does not have."""
 
 
 TEN_SECONDS = Grain("10s", 10, "SECOND", "second", "", "toStartOfHour", "toYYYYMMDD", "7 DAY")
@@ -63,14 +63,14 @@ _EVERYWHERE = {
     "{from}": "{from:DateTime('UTC')}",
     "{to}": "{to:DateTime('UTC')}",
 }
-"""What stands for these in any view, in this order."""
+"""What replaces these in any view, in this order."""
 _BLOCK = re.compile(r"^ *-- for ((?:\w+(?:, )?)+)\n(.*?)^ *-- end\n?", re.M | re.S)
 _OF = re.compile(r"^-- of ((?:\w+(?:, )?)+)\n", re.M)
 _BOUNDED = re.compile(r"^( *)(.*)\{bounds\}", re.M)
 
 
 def of_view(text: str) -> str:
-    """Return a view with an arm for each grain of a block; what is outside of blocks is of ten seconds."""
+    """Return a view with an arm for each grain of a block; what is outside of blocks is for ten seconds."""
 
     def arms(block: re.Match[str]) -> str:
         return "UNION ALL\n".join(filled(block[2], GRAINS[name]) for name in block[1].split(", "))
@@ -87,9 +87,9 @@ def of_rollup(text: str, grain: str) -> str:
 
 
 def of_table(statement: str) -> Sequence[str]:
-    """Return the statement for each grain where it names one, else as it is.
+    """Return the statement for each grain, if it has a placeholder for the grain; else as it is.
 
-    A first line `-- of 1m, 1h` says for which grains it is, without one for all.
+    A first line `-- of 1m, 1h` says for which grains it is; without one it is for all.
     """
     if not re.search(r"\{(grain|period)\}", statement):
         return (statement,)

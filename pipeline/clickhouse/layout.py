@@ -1,7 +1,7 @@
-"""Where tables and views stand: on one server, or on the shards of a cluster. Pure.
+"""Where tables and views are: on one server, or on the shards of a cluster. Pure.
 
-On a cluster each table is in the database `…_local` of every node, a Distributed table of its name in the
-database itself. Views, rows and queries know that name alone. Materialised views stand beside the tables.
+On a cluster each table is in the database `…_local` of every node, and the database itself has a Distributed
+table of the same name, the only one that views, inserts and queries use. Materialized views are in `…_local`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _STATEMENT = re.compile(
 )
 _SORTING_KEY = re.compile(r"^ORDER BY ([^;\n]+)", re.M)
 _SHARDED_BY = ("replica", "hash_domain", "model", "worker", "first_block", "name")
-"""The first of these in a table's sorting key decides on the shard, so that rows of one key meet."""
+"""The first of these in a table's sorting key decides on the shard: rows with one key are on the same one."""
 
 SETTINGS = {
-    # An insert is done when all shards have their rows, so that who reads next sees them.
+    # An insert is done when all shards have their rows, so that the next reader sees them.
     "distributed_foreground_insert": 1,
     # Rows are read from the replica that they were written to: the others have them a moment later.
     "load_balancing": "in_order",
     "prefer_localhost_replica": 0,
-    # What is joined, or looked up in, is gathered from all shards first: each alone has its own part of it.
+    # The right side of IN and JOIN is gathered from all shards first: each shard has only its own part.
     "prefer_global_in_and_join": 1,
 }
 """Settings of a client on a cluster."""
@@ -47,7 +47,7 @@ def databases(store: ClickHouse) -> list[str]:
 
 
 def placed(statement: str, store: ClickHouse) -> list[str]:
-    """Return what a statement becomes for these settings."""
+    """Return the statements to which a statement expands under these settings."""
     if not store.cluster:
         return [_in(store.database, _ENGINE.sub(r"\1(\2)", statement))]
     found = _STATEMENT.search(statement)
@@ -94,5 +94,5 @@ def _engine(store: ClickHouse, name: str, arguments: str) -> str:
 
 
 def _in(database: str, text: str) -> str:
-    # ClickHouse's own macro is called as our placeholder.
+    # ClickHouse's own macro has the same name as our placeholder.
     return text.replace("{database}", database).replace("@database@", "{database}").strip()

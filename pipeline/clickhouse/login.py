@@ -1,7 +1,7 @@
-"""What ClickHouse is reached with: the TLS files, and the password, read again when its file has changed.
+"""Credentials for ClickHouse: the TLS files, and the password, whose file is read again when it changes.
 
-Every request carries the login, so the next one after a change has the new password. A file that cannot be
-used is told and counted, and the last password stays: a file may be looked at while somebody writes it.
+Every request carries the login, so the next one after a change has the new password. If the file cannot be
+used, this is logged and counted, and the last password stays: somebody may just be writing the file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _limiter = LogLimiter()
 
 
 def password_of(store: ClickHouse) -> str:
-    """Return the password of now. Raises CertificateUnreadable."""
+    """Return the current password. Raises CertificateUnreadable."""
     return _read(store.password_file) if store.password_file else store.password
 
 
 class RenewedHeaders(dict[str, str]):
-    """Headers whose copies have the login of now: clickhouse-connect makes one for each request."""
+    """Headers whose copies have the current login: clickhouse-connect copies them for each request."""
 
     def __init__(self, headers: dict[str, str], store: ClickHouse, password: str) -> None:
         super().__init__(headers)
@@ -81,6 +81,6 @@ def tls_arguments(store: ClickHouse) -> dict[str, Any]:
         files.load_own(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         arguments["client_cert"] = store.ssl_certfile
         arguments["client_cert_key"] = store.ssl_keyfile or None
-        # A password beside the certificate: it is that of the login, the certificate that of the connection.
+        # With a password as well, the certificate authenticates only the connection, not the user.
         arguments["tls_mode"] = "strict" if store.password or store.password_file else "mutual"
     return arguments

@@ -1,4 +1,4 @@
-"""Brings a database up to date: numbered files of tables, each once, in order; views when they changed."""
+"""Brings a database up to date: applies each numbered migration once, in order, and remakes changed views."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.errors import DatabaseOutdated, MigrationChanged, MigrationRefused
 from schemas.settings import ClickHouse, Settings
 
 _DROPPED = "0" * 64
-"""What the record has in place of a view's digest when the view was dropped."""
+"""Recorded in place of the digest of a view that was dropped."""
 _VIEWS_THERE = "SELECT DISTINCT name FROM {tables} WHERE database = {{name:String}} AND engine = 'View'"
 
 
@@ -60,7 +60,7 @@ def apply(
 
 
 def missing(store: ClickHouse, *, with_views: bool = True) -> list[str]:
-    """Return the names of files of tables that were not applied; if none, of views that are not these.
+    """Return the names of migrations that were not applied; if none, of views that are not up to date.
 
     Blocks. Raises StoreUnavailable, also when the database does not exist.
     """
@@ -74,7 +74,7 @@ def missing(store: ClickHouse, *, with_views: bool = True) -> list[str]:
 
 
 def lacking(applied: dict[str, str], *, with_views: bool = True) -> list[str]:
-    """Return what `missing` does, of names that were applied with their digests."""
+    """Return the same as `missing`, from {name: digest} of what was applied."""
     tables = [migration.name for migration in migrations() if migration.name not in applied]
     if tables or not with_views:
         return tables
@@ -103,12 +103,12 @@ def _shards(client: Client, store: ClickHouse) -> int:
 
 
 def _patience(store: ClickHouse) -> dict[str, Any] | None:
-    """Settings with which a statement for all nodes fails no later than its answer is awaited."""
+    """Return settings with which a statement for all nodes fails before the client stops waiting for it."""
     return {"distributed_ddl_task_timeout": max(1, int(store.timeout_seconds) - 1)} if store.cluster else None
 
 
 def _applied(client: Client, store: ClickHouse) -> dict[str, str]:
-    """Return name and digest of what every shard has."""
+    """Return {name: digest} of what was applied on every shard."""
     query = f"SELECT name, sha256 FROM {store.database}.schema_migrations FINAL"
     if store.cluster:
         query += " GROUP BY name, sha256 HAVING uniqExact(_shard_num) = {shards:UInt32}"
@@ -117,7 +117,7 @@ def _applied(client: Client, store: ClickHouse) -> dict[str, str]:
 
 
 def known(rows: Iterable[Sequence[Any]]) -> dict[str, str]:
-    """Return names and digests of rows of the record, without what was dropped."""
+    """Return {name: digest} from rows of `schema_migrations`, without dropped views."""
     texts = {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}
     return {name: sha256 for name, sha256 in texts.items() if sha256 != _DROPPED}
 
@@ -133,12 +133,12 @@ def _run(client: Client, store: ClickHouse, migration: Migration, shards: int) -
 def _remake(
     client: Client, store: ClickHouse, made: Sequence[View], dropped: Sequence[str], shards: int
 ) -> None:
-    """Drop views and make others, those first that others ask. The record says so when all are there."""
+    """Drop views and make others, in this order; record it when all are there."""
     there = _views_there(client, store)
     for name in dropped:
         _drop(client, store, name)
     for view in made:
-        # In one statement ClickHouse wants rights for it that let a user drop and fill tables.
+        # Replacing it in one statement would need rights with which a user can drop and fill tables.
         if view.name in there:
             _drop(client, store, view.name)
         with _refused(store, f"view {view.name}"):
@@ -164,7 +164,7 @@ def _views_there(client: Client, store: ClickHouse) -> set[str]:
 
 @contextmanager
 def _refused(store: ClickHouse, what: str) -> Iterator[None]:
-    """Raises MigrationRefused where the server refuses a statement, StoreUnavailable where none answers."""
+    """Turn a refused statement into MigrationRefused, and a missing answer into StoreUnavailable."""
     with store_unavailable(store):
         try:
             yield
@@ -175,7 +175,7 @@ def _refused(store: ClickHouse, what: str) -> Iterator[None]:
 
 
 def _note(client: Client, store: ClickHouse, rows: Sequence[tuple[str, str]], shards: int) -> None:
-    """Note what was applied, on every shard: each node knows, and one that was added is found to lack it."""
+    """Record on every shard what was applied, so that one that was added later is found to lack it."""
     if not rows:
         return
     with store_unavailable(store):

@@ -14,19 +14,19 @@ _NO_RIGHT = (497, 164, 452)  # no grant, a profile that only reads, a setting th
 _UNKNOWN_TABLE = (60, 81)  # UNKNOWN_TABLE, UNKNOWN_DATABASE
 _UNKNOWN_COLUMN = (16, 47)  # NO_SUCH_COLUMN_IN_TABLE, UNKNOWN_IDENTIFIER
 _UNKNOWN_FUNCTION = 46
-"""A view with parameters that is not there is called a table function."""
+"""The error for a missing view with parameters: ClickHouse takes it for a table function."""
 _TOO_MANY_PARTS = (252,)  # that wait to be merged
 _NO_ROOM = (75, 243)  # CANNOT_WRITE_TO_FILE_DESCRIPTOR, NOT_ENOUGH_SPACE
 _READ_ONLY_TABLE = (242,)  # a replicated table without its Keeper
 _NO_SHARD = (209, 210, 279)  # timeout, network error, no connection to any replica
 BROKEN = (32, 33, 40, 74, 76, 107, 117, 226, 228, 246, 271)
-"""What reading a damaged part of a table ends with, and a client's broken data as well: see `broken_part`."""
+"""Errors in reading a damaged part of a table, but also in reading a client's data: see `broken_part`."""
 _PART = re.compile(r"(?i)while reading from part (\S+?)/? in table (\S+)")
 OPERATIONS = "docs/operations.md#clickhouse-is-down-or-slow"
 
 
 def broken_part(code: int | None, text: str) -> str | None:
-    """Return `table part` of the part of a table that cannot be read; None if an error says no such thing."""
+    """Return table and part, with a space between, if an error says that a part cannot be read; else None."""
     found = _PART.search(text) if code in BROKEN else None
     return found and f"{found[2]} {found[1].rpartition('/')[2]}"
 
@@ -34,7 +34,7 @@ def broken_part(code: int | None, text: str) -> str | None:
 def remedy(code: int | None, text: str, store: ClickHouse) -> str:
     """Return what to do about an error; `code` is None where no server answered.
 
-    One that had no time, memory or turn is a `StoreBusy` (`client.py`).
+    A lack of time, memory or turns is a `StoreBusy` instead (`client.py`).
     """
     if code is None:
         return "check clickhouse.url and that it runs"

@@ -1,4 +1,4 @@
-"""The least rights that each process needs of ClickHouse, as what stands between GRANT and TO. No IO."""
+"""The least rights that each process needs in ClickHouse, as the text between GRANT and TO. No IO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 LOCAL = "_local"
-"""Ends the name of the database that holds a cluster's tables themselves."""
+"""Suffix of the database that has the local tables of a cluster."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Right:
 
 @dataclass(frozen=True)
 class Role:
-    """Processes that do with one user, its rights, and settings of its profile."""
+    """A user: the commands that need no other, its rights, and settings of its profile."""
 
     name: str
     commands: tuple[str, ...]
@@ -30,7 +30,7 @@ class Role:
 def roles(
     database: str, *, engines: Iterable[str], filled: Iterable[str], on_cluster: bool = False
 ) -> list[Role]:
-    """Return the roles for tables of these engines, of which materialized views write those of `filled`."""
+    """Return the roles; tables have these `engines`, and materialized views write those of `filled`."""
     databases = (database, database + LOCAL) if on_cluster else (database,)
     kinds = (*sorted(engines), *(("Distributed",) if on_cluster else ()))
     made = [

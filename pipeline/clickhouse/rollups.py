@@ -1,6 +1,6 @@
 """Keeps the minute and hour tables equal to a recount of the ten-second ones.
 
-Whoever writes ten-second rows says so, here and in the table `rollups_due`; a run recomputes exactly their
+Writers of ten-second rows announce their minutes, here and in the table `rollups_due`; a run recomputes these
 minutes, then their hours. A run is a pure function of the finer table, so it may be repeated, and two workers
 may recompute the same minute: the version is the server's time before the statement read anything, so
 whichever row wins has seen all rows that were written before.
@@ -35,16 +35,16 @@ Windowed = (
 """Rows of tables that have rollups."""
 
 FAMILIES: dict[type[Row], str] = {kind: kind.TABLE.removesuffix("_10s") for kind in get_args(Windowed)}
-"""Row type of a ten-second table to the name its rollups begin with."""
+"""Row type of a ten-second table -> what the names of its rollups begin with."""
 
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
 _GIVEN_UP_SECONDS = 600
-"""A worker whose note is so old writes no rows of the minute any more: it would have made a new note."""
+"""A worker whose note is older than this no longer writes rows of the minute: it would have renewed it."""
 _FAR_BEHIND_PERIODS = 4
-"""Periods from one run to the next of a worker that is far behind: in a period it passes many minutes, and
-nobody waits for the first of them."""
+"""A worker that is far behind runs only every so many periods: it passes many minutes in each, and nobody
+waits for the first of them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _OLDEST = timedelta(days=6)
 """Ten-second rows older than a week expire; a minute is not recomputed from what is left of it."""
@@ -107,7 +107,7 @@ class Rollups:
         Raises StoreUnavailable.
         """
         minutes = _recent(minutes_of(rows))
-        # Before anything is awaited: a run beside this must not end the notes that stand already.
+        # Before anything is awaited: a concurrent run must not end the notes that exist already.
         self._minutes.write(minutes)
         try:
             await self.renew(minutes)
@@ -117,7 +117,7 @@ class Rollups:
         return minutes
 
     async def renew(self, minutes: Iterable[Minute]) -> None:
-        """Note those again whose notes grow old, before their rows are written in one more attempt.
+        """Renew the notes that have grown old, before another attempt to write rows of these minutes.
 
         Raises StoreUnavailable.
         """
@@ -127,15 +127,15 @@ class Rollups:
             self._minutes.stand(notes, began)
 
     def written(self, minutes: Collection[Minute]) -> None:
-        """Take up the minutes that were announced: their rows are written."""
+        """Make the announced minutes due: their rows are written."""
         self._minutes.written(minutes)
 
     def others_left(self) -> None:
-        """Another worker may have left minutes that it noted: the next run looks for them."""
+        """Let the next run look for minutes that other workers noted and did not finish."""
         self._others_may_have_left = True
 
     async def run(self, every_seconds: float, *, far_behind: Callable[[], bool]) -> None:
-        """Recompute what is due, again and again, more rarely while `far_behind`; what failed stays due."""
+        """Recompute what is due every `every_seconds`, less often while `far_behind`; failures stay due."""
         await asyncio.sleep(min(every_seconds, 1.0))
         periods = 0
         while True:
@@ -156,8 +156,8 @@ class Rollups:
     async def run_once(self) -> None:
         """Recompute what is due now; what is not done stays due.
 
-        What this worker wrote comes first, then what others left. A family that fails keeps none of the
-        others from being recomputed; the first such StoreUnavailable is raised at the end.
+        This worker's own minutes come first, then those that others left. If a family fails, the others are
+        still recomputed; the first StoreUnavailable is raised at the end.
         """
         failed = await self._recompute_due()
         if self._others_may_have_left:
@@ -176,7 +176,7 @@ class Rollups:
             raise next(iter(failed.values()))
 
     async def finish(self, seconds: float) -> None:
-        """Recompute what is due within so much time, as the last run; say so if some of it is left."""
+        """Make a last run of at most `seconds`; log it if something is left."""
         try:
             await asyncio.wait_for(self.run_once(), seconds)
         except (StoreUnavailable, asyncio.TimeoutError) as error:
@@ -184,7 +184,7 @@ class Rollups:
             _log.warning("minutes and hours are left to another worker", reason=reason)
 
     async def _recompute_due(self) -> dict[str, StoreUnavailable]:
-        """Recompute family by family; return what happened to those that failed."""
+        """Recompute family by family; return {family: error} of those that failed."""
         taken, over = self._minutes.take()
         families: dict[str, set[Minute]] = {}
         for minute in taken:
@@ -235,7 +235,7 @@ class Rollups:
         self._metrics.rollup_periods.labels(table).inc(len(periods))
 
     def _note(self, notes: Mapping[Minute, int]) -> None:
-        # Another worker compares it with the server's time as well: clocks of workers may differ.
+        # Other workers also compare it with the server's time, as workers' clocks may differ.
         now = self._server_time()
         self._insert([(self._worker, *minute, note, now, 0) for minute, note in notes.items()])
 
@@ -244,7 +244,7 @@ class Rollups:
             return _utc(self._connected().query("SELECT now('UTC')").result_rows[0][0])
 
     def _done(self, notes: Mapping[tuple[str, str, datetime], int]) -> None:
-        """Say of the notes of a worker, family and minute that they do not hold any more."""
+        """Record in the store that notes, given by worker, family and minute, are done."""
         self._insert([(*of, 0, _EPOCH, note) for of, note in notes.items()])
 
     def _insert(self, rows: Sequence[Sequence[Any]]) -> None:
@@ -255,9 +255,9 @@ class Rollups:
                 )
 
     def _left_by_others(self) -> tuple[set[Minute], dict[tuple[str, str, datetime], int]]:
-        """Return the minutes that other workers noted and did not recompute.
+        """Return the minutes that other workers noted and did not recompute, and the notes to give up.
 
-        And the notes of those that write no more, by worker, family and minute.
+        The latter are old notes of workers that no longer write, by worker, family and minute.
         """
         left: set[Minute] = set()
         given_up = {}
@@ -284,7 +284,7 @@ class Rollups:
 
 
 def _recent(minutes: Iterable[Minute]) -> set[Minute]:
-    """Return those whose ten-second rows are all there."""
+    """Return the minutes whose ten-second rows are all still there."""
     oldest = datetime.now(timezone.utc) - _OLDEST
     return {minute for minute in minutes if minute.start >= oldest}
 

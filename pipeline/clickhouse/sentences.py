@@ -1,8 +1,8 @@
-"""What the answer and the findings say: each sentence once, in words with names of arguments. Pure.
+"""The texts of the answer and the findings: each written once, with arguments by name. Pure.
 
-`briefing` decides which findings there are, and has their figures and arguments; it names a text as
-`{say:NAME}`, which becomes one expression of SQL. So the page, Grafana, the terminal and who asks the view
-himself read the same words. A finding more is a branch in `briefing.sql` and a line in TITLES and in ACTIONS.
+The view `briefing` decides which findings there are, and computes their figures and arguments; it refers to a
+text as `{say:NAME}`, which becomes one SQL expression. So the page, Grafana, the terminal and queries of the
+view show the same words. A new finding is a branch in `briefing.sql` and a line in TITLES and in ACTIONS.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 Cases = Sequence[tuple[str, str]] | str
-"""A text; or conditions of SQL, each with its text: the first that holds decides, "" is for the rest."""
+"""A text, or SQL conditions, each with its text: the first that holds decides, "" is for the rest."""
 
 TITLES: dict[str, Cases] = {
     "routing": (
@@ -161,22 +161,22 @@ TEXTS: dict[str, Cases] = {
         ("", "▼ {points} points against the range before"),
     ),
 }
-"""What else `briefing` says, by the name that it asks for."""
+"""The other texts of `briefing`, by name."""
 
 _SIZED = (
     "if(bytes > 0, replaceOne(formatReadableSize({0} * bytes / number), '.00', ''), "
     "concat(toString({0}), ' tokens'))"
 )
-"""So many tokens, in bytes where a token's are known."""
+"""So many tokens, in bytes if the size of a token is known."""
 _LEAST, _MOST = (f"array{end}(rate -> rate.5, rated)" for end in ("Min", "Max"))
-"""Tokens for which a rank of the finding's replicas has room now; 0 where an engine does not say."""
+"""Least and most tokens for which a rank of the finding's replicas has room; 0 if an engine does not say."""
 _FROM_TO = (
     f"multiIf({_LEAST} = 0, '', {_LEAST} = {_MOST},"
     f" concat(' (from ', {_SIZED.format(_LEAST)}, ' to ', {_SIZED.format(f'({_LEAST} + number)')}, ')'),"
     f" concat(' (now ', {_SIZED.format(_LEAST)}, ' to ', {_SIZED.format(_MOST)}, ')'))"
 )
 _NOT_FOUND_GPUS = "(assumeNotNull(now.gpu_seconds) / now.seconds - now.gpu_seconds_found_per_hour / 3600)"
-"""Findings may count the same tokens, so there are so many at least."""
+"""At least so many GPUs are without a finding: findings may count the same tokens."""
 _NOT_FOUND = (
     f"if({_NOT_FOUND_GPUS} >= 0.05 * assumeNotNull(now.gpu_seconds) / now.seconds"
     f" AND {_NOT_FOUND_GPUS} >= 0.005,"
@@ -228,14 +228,14 @@ ARGUMENTS: dict[str, str] = {
     "lasting_at_most": "lasting(streams.at_most)",
     "points": "toString(round(100 * abs(assumeNotNull(now - before)), 1))",
 }
-"""What stands for an argument in SQL; empty for a column of its name."""
+"""{argument: its SQL}; empty for a column of its name."""
 
 _SAID = re.compile(r"\{say:([\w ]+)\}")
 _PIECE = re.compile(r"\{(\w+)\}|([^{}]+)")
 
 
 def spoken(text: str) -> str:
-    """Return a text of SQL with what it says filled in. Raises KeyError for a name that is none."""
+        # Other workers also compare it with the server's time, as workers' clocks may differ.
     return _SAID.sub(lambda found: expression(found[1]), text)
 
 

@@ -15,8 +15,8 @@ from pipeline.clickhouse.sentences import spoken
 
 DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
 TABLES, VIEWS, ROLLUPS = "tables", "views", "rollups"
-"""Its folders: numbered migrations, of which each is applied once; views, a file for each; what minutes and
-hours are computed with."""
+"""Its folders: numbered migrations, each applied once; views, one file each; statements that compute minutes
+and hours."""
 
 _NUMBERED = re.compile(r"\d{4}_\w+\.sql")
 _ENGINE = re.compile(r"\{engine:(\w+)\(")
@@ -57,13 +57,13 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
 
 
 def view_texts(directory: Path = DIRECTORY) -> list[str]:
-    """Return the texts of the files of views, by name, with all grains and sentences."""
+    """Return the texts of the view files, in the order of their names, with grains and texts filled in."""
     texts = [path.read_text("utf-8") for path in sorted((directory / VIEWS).glob("*.sql"))]
     return [grains.of_view(spoken(text)) for text in texts]
 
 
 def rollup(table: str) -> str:
-    """Return the statement that computes periods of a table of minutes or hours."""
+    """Return the statement that computes rows of a minute or hour table."""
     family, _, grain = table.rpartition("_")
     return grains.of_rollup((DIRECTORY / ROLLUPS / f"{family}.sql").read_text("utf-8"), grain)
 
@@ -83,10 +83,10 @@ def _of_tables() -> list[str]:
 
 
 def outdated(applied: Iterable[str], files: Sequence[Migration]) -> tuple[str, ...]:
-    """Return the applied names of a set of files that is none of this kvlens or of a newer one.
+    """Return the unknown names among `applied`, if they show that their files were replaced; else nothing.
 
-    A newer kvlens only adds files after the last one of `files`. A name that is unknown up to its number
-    comes from a set of files that was replaced, and so do all other unknown names.
+    A newer kvlens only adds files after the last one of `files`. If an unknown name has a number up to that
+    one, the whole set was replaced, and all unknown names belong to the old set.
     """
     unknown = sorted(set(applied) - {migration.name for migration in files})
     return tuple(unknown) if unknown and files and unknown[0][:4] <= files[-1].name[:4] else ()

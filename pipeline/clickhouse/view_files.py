@@ -1,4 +1,4 @@
-"""Views as `schemas/clickhouse/views` defines them: in which order they are made, and when again. Pure."""
+"""The views of `schemas/clickhouse/views`: the order to make them in, and which have changed. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.clickhouse.sql_files import DIRECTORY, migrations, split, view_tex
 from pipeline.clickhouse.views import IN_UTC, for_readers
 
 RECORDED = "views/"
-"""What the names of views begin with in the record of what was applied."""
+"""Prefix of the names of views in the table `schema_migrations`."""
 
 _MADE = re.compile(r"^CREATE VIEW \{database\}\.(\w+) AS", re.M)
 _NAMED = re.compile(r"\{database\}\.(\w+)")
@@ -23,7 +23,7 @@ _NAMED = re.compile(r"\{database\}\.(\w+)")
 class View:
     """A view as the store has it: its name, the statement that makes it, and a digest (hex).
 
-    The digest is of all that decides on its columns and rows: its text, the views that it asks, the tables.
+    The digest covers all that determines its columns and rows: its text, the views it reads, the tables.
     """
 
     name: str
@@ -32,22 +32,22 @@ class View:
 
     @property
     def recorded(self) -> str:
-        """Its name in the record of what was applied."""
+        """Its name in the table `schema_migrations`."""
         return RECORDED + self.name
 
 
 def views(directory: Path = DIRECTORY) -> list[View]:
-    """Return all views, those that others ask before these."""
+    """Return all views, each after those that it reads."""
     tables = "".join(migration.sha256 for migration in migrations(directory))
     texts = dict(_made(view_texts(directory)))
     asked = {name for text in texts.values() for name in _NAMED.findall(text[text.index(" AS") :])}
-    # Of a view that no other one asks there is only the one for readers.
+    # A view that no other view reads needs only the variant for readers.
     kept = {name: text for name, text in texts.items() if name in asked or not name.endswith(IN_UTC)}
     return in_order(kept, tables)
 
 
 def in_order(texts: Mapping[str, str], tables: str) -> list[View]:
-    """Return the views of these texts, by name; `tables` is a digest of the tables."""
+    """Return the views of texts by name, each after those it reads; `tables` is a digest of the tables."""
     asked = {name: _asked(name, text) & texts.keys() for name, text in texts.items()}
     digests: dict[str, str] = {}
     for name in TopologicalSorter({name: sorted(asked[name]) for name in sorted(asked)}).static_order():
@@ -57,7 +57,7 @@ def in_order(texts: Mapping[str, str], tables: str) -> list[View]:
 
 
 def gone(applied: Iterable[str], now: Iterable[View]) -> list[str]:
-    """Return the names of the views that were applied, and are no more."""
+    """Return the names of the applied views that no longer exist."""
     kept = {view.recorded for view in now}
     return sorted(
         name.removeprefix(RECORDED) for name in applied if name.startswith(RECORDED) and name not in kept

@@ -1,9 +1,9 @@
-"""Views as readers meet them: the same answer in any session, whatever its zone and its profile. Pure.
+"""Gives views the same answer in any session, whatever its zone and its profile. Pure.
 
-ClickHouse hands an argument of a view over as text, and a DateTime has lost its zone in it: `now()` is the
-clock of the session. So a view with times is two. The one that readers name takes them as text, and finds
-out which moments they are. The other one, `…_in_utc`, is given moments: by it views name each other, and
-hand over text in UTC. Both have the text of the file: a view around the other would be planned twice.
+ClickHouse passes an argument to a view as text, and a DateTime loses its zone in it: `now()` is the clock of
+the session. So a view with times has two variants. Readers use the one that takes text, and works out the
+moments. Other views use `…_in_utc`, which takes moments, and pass text in UTC. Both contain the whole text of
+the file: a view around the other would be planned twice.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import re
 from collections.abc import Iterable
 
 IN_UTC = "_in_utc"
-"""Ends the name of the view that is given moments."""
+"""Suffix of the variant that takes moments."""
 _READ_AS = "_moment"
-"""Ends the name by which a view that reads times calls one."""
+"""Suffix of a time's name in the variant that takes text."""
 
 INNER = ("_windows", "_of_both")
-"""What the names of views end with that only other views ask: no reader's times have to be read for them."""
+"""Suffixes of views that only other views read: they need no variant that takes text."""
 
 PINNED = {
-    # NULL in place of 0 and of the empty text, where a join finds nothing, an aggregate nothing to add up.
+    # NULL instead of 0 or an empty text, where a join finds no row or an aggregate has nothing to add up.
     "join_use_nulls": 0,
     "aggregate_functions_null_for_empty": 0,
     "group_by_use_nulls": 0,
-    # Other types.
+    # Other types of columns.
     "cast_keep_nullable": 0,
     "data_type_default_nullable": 0,
     # What a name, and NULL, mean.
     "prefer_column_name_to_alias": 0,
     "transform_null_in": 0,
-    # A row less.
+    # No row instead of one.
     "empty_result_for_aggregation_by_empty_set": 0,
     # The views say FINAL themselves where it is needed, and leave it out where it costs.
     "final": 0,
 }
-"""Settings that a reader's profile may have, under which a statement of ours would mean something else."""
+"""Settings that views fix: with other values, from a reader's profile, our SQL would mean other things."""
 
 _VIEW = re.compile(r"^(?P<verb>CREATE VIEW \{database\}\.(?P<name>\w+)) AS", re.M)
 _PARAMETER = re.compile(r"\{(\w+):([^{}]+)\}")
@@ -62,8 +62,8 @@ _READ = """(
             '{elsewhere}'
         ) = 0
 )"""
-"""Seconds since the epoch, or an error. A clock without a zone is the session's, as everywhere in ClickHouse;
-refused where it shows an hour twice, and where it is the present clock of UTC, of whoever meant that one."""
+"""From text to seconds since the epoch, or an error. Without a zone it is the session's time, as everywhere
+in ClickHouse; refused in an hour that occurs twice, and if it is now in UTC, which was probably meant."""
 
 _ADVICE = "give seconds since the epoch, as toUnixTimestamp(now())"
 _REFUSED = {
@@ -74,7 +74,7 @@ _REFUSED = {
 
 
 def for_readers(statement: str) -> list[str]:
-    """Return what a statement becomes; another than one that makes a view stays as it is."""
+    """Return the statements for the variants of a view; one that makes no view stays as it is."""
     found = _VIEW.search(statement)
     if found is None:
         return [statement]
@@ -88,7 +88,7 @@ def for_readers(statement: str) -> list[str]:
 
 
 def _reading(statement: str, moments: Iterable[str]) -> str:
-    """Return the statement of a view that is given text for these parameters."""
+    """Return the variant of a view that takes text for these parameters."""
     found = _VIEW.search(statement)
     assert found is not None
     before, text = statement[: found.end()], statement[found.end() :]
@@ -103,7 +103,7 @@ def _reading(statement: str, moments: Iterable[str]) -> str:
 
 
 def _with_settings(statement: str) -> str:
-    """Return the statement with all settings of PINNED, but for those that it names itself."""
+    """Return the statement with all settings of PINNED, except those that it sets itself."""
     own = _SETTINGS.search(statement)
     named = dict(part.strip().split(" = ") for part in own[1].split(",")) if own else {}
     settings = {**PINNED, **named}

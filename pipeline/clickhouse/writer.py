@@ -44,7 +44,7 @@ class Tables:
                 loop.run_in_executor(self._threads, self._insert, kind, of_kind)
                 for kind, of_kind in by_type.items()
             ),
-            # All threads are done before the caller tries again.
+            # So that all threads are done before the caller tries again.
             return_exceptions=True,
         )
         for result in results:
@@ -80,7 +80,7 @@ class Tables:
             return self._client
 
     def _layout(self, client: Client, kind: type[Row]) -> tuple[tuple[str, ...], list[Any]]:
-        """Column names and the types they have in the table, asked for once."""
+        """Return the column names and their types in the table, which is asked once."""
         layout = self._layouts.get(kind)
         if layout is None:
             names = kind.__struct_fields__

@@ -1,4 +1,4 @@
-"""Alert rules: what somebody has to look at, and where to read what to do."""
+"""Alert rules: conditions that need attention, and where to read what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP BY model, replica, dp_rank"""
 
 
 def of_all_prefill(share: str) -> str:
-    """Return a query of a share of the prefill of each model that had any."""
+    """Return a query of a share of the prefill, for each model that had any."""
     return f"""
 SELECT model, sum({share} * prefill_tokens) / nullIf(sum(prefill_tokens), 0) AS value
 FROM hit_potential_series({RANGE})
@@ -26,7 +26,7 @@ HAVING isNotNull(value)"""
 
 
 def share_of_prefill(*causes: str) -> str:
-    """Return PromQL of what such causes are of the prefill of each model."""
+    """Return PromQL for the share of these causes in each model's prefill."""
     tokens = "kvlens_fleet_filled_tokens_per_second"
     prefill = f'{tokens}{{cause!~"promoted|transferred|generated"}}'
     return f'sum by (model) ({tokens}{{cause=~"{"|".join(causes)}"}}) / sum by (model) ({prefill})'
@@ -96,7 +96,7 @@ FROM stream_health({RANGE})""",
     severity="critical",
     runbook="tables-stale",
     panel="fleet-freshness",
-    # What is an hour old is not shown any more; a page that answers without it is as stale.
+    # After an hour the gauge is gone; a page that still answers without it is stale as well.
     metrics="time() - max(kvlens_fleet_newest_window_timestamp_seconds) > 70 "
     "or (count(kvlens_fleet_folded_series) unless count(kvlens_fleet_newest_window_timestamp_seconds))",
 )

@@ -1,4 +1,4 @@
-"""Arrange panels on the grid of a board."""
+"""Arranges panels on the grid of a board."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline.dashboards.panel import COLUMNS, Panel
 
 
 class GridArea(NamedTuple):
-    """Where a panel stands, in grid units; y grows downwards."""
+    """Where a panel is, in grid units; y grows downwards."""
 
     x: int
     y: int

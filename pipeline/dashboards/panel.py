@@ -1,4 +1,4 @@
-"""What a panel, a board and an alert rule are, whoever shows them."""
+"""What a panel, a board and an alert rule are, independent of what shows them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Unit = Literal[
 Choice = Literal["model", "role", "replica"]
 """What a viewer may choose on a board; each is a parameter of type Array(String), empty for all."""
 Named = Literal["", "model", "replica", "source"]
-"""What a name stands for, which leads to its board; a source is called `replica/rank`."""
+"""What a name stands for; it links to the board of that. A source is called `replica/rank`."""
 Severity = Literal["warning", "critical"]
 
 COLUMNS = 24
@@ -82,7 +82,7 @@ class Threshold(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """A dear statement that answers several panels at once; each shows its part of the rows."""
+    """An expensive statement that answers several panels at once; each shows its part of the rows."""
 
     id: str
     sql: str
@@ -91,14 +91,14 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """A small curve on the card `title`: over time, the share that `series` have of a stacked panel's."""
+    """A small curve on the card `title`: over time, the share of `series` in a stacked panel."""
 
     title: str
     panel: str
     """Its id; it is on the same board."""
     series: tuple[str, ...]
     without: tuple[str, ...] = ()
-    """Series that are no part of the whole."""
+    """Series that do not count towards the whole."""
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +128,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     empty: str = ""
     """What it means if there is no row, unless data are missing."""
     shared: Shared | None = None
-    """Whoever shows all its panels asks this once: `sql` gives the columns `shows` of its rows of `part`."""
+    """Asked once by a viewer of all its panels; `sql` alone gives columns `shows` of the rows of `part`."""
     part: str = ""
     shows: dict[str, str] = {}
     """Columns of the panel, and those of the shared statement that have their values."""
@@ -168,7 +168,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition that somebody has to look at."""
+    """A condition that needs attention."""
 
     id: Annotated[str, Meta(pattern="^[a-z][a-z0-9-]*$")]
     title: str
@@ -205,7 +205,7 @@ def used_parameters(owner: str, sql: str) -> dict[str, str]:
     """Return name → type of the parameters in `sql` of panel or alert `owner`; raises UnknownParameter."""
     used: dict[str, str] = dict(_PARAMETER.findall(sql))
     for name, kind in used.items():
-        # Without a zone, a time is of the clock of whoever gives it.
+        # A time may also be without a zone: it is then in the zone of the client.
         if PARAMETERS.get(name) not in (kind, f"{kind}('UTC')"):
             raise UnknownParameter(owner, f"{{{name}:{kind}}}")
     return used

@@ -12,11 +12,11 @@ ROLES = f"""(empty({{role:Array(String)}}) OR has((
 CHOSEN = f"{MODELS} AND {REPLICAS} AND {ROLES}"
 
 RANGE = "from = toUnixTimestamp({from:DateTime('UTC')}), to = toUnixTimestamp({to:DateTime('UTC')})"
-"""Arguments of views: seconds, which are one moment in every session, as a clock is not."""
+"""Arguments of views, in seconds: a clock would not mean the same moment in every session."""
 SERIES = f"{RANGE}, step = {{step:UInt32}}"
 """Arguments of the views `*_series`: columns `time` and `width` come with them."""
 LATEST = "from = toUnixTimestamp({to:DateTime('UTC')}) - 60, to = toUnixTimestamp({to:DateTime('UTC')})"
-"""Arguments of the views of ten-second tables for what is the case at the end of the range."""
+"""Arguments of the views of ten-second tables, for the last minute of the range."""
 AT_THE_END = "to = toUnixTimestamp({to:DateTime('UTC')})"
 
 MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
@@ -40,17 +40,17 @@ MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
         )) AS main
     )
 )"""
-"""The KV-cache group of a replica that filled most tokens, of equal ones the first: the others hold the same
-tokens once more.
+"""The condition for the KV-cache group of a replica that filled most tokens, the first of equal ones: the
+others hold the same tokens once more.
 
-As one value, because the shards of a cluster get what stands in IN as it is, and lose a view's arguments."""
+As one value: the shards of a cluster would get the subquery of IN as it is, without a view's arguments."""
 
 
 def tokens_by_medium(chosen: str) -> str:
     """Return a query of the resident tokens at each point of time, by medium.
 
     A medium is called `≤ gpu` where any of it is an upper bound, `≥ gpu` where any is a lower bound, `≈ gpu`
-    where both is so, and `cpu, as far as told` where some engines do not say how many tokens a block has;
+    where both are so, and `cpu, as far as told` where some engines do not report how many tokens a block has;
     where none does, its tokens are NULL.
     """
     return f"""
@@ -74,13 +74,13 @@ ORDER BY time, medium"""
 
 
 MOST_LANES = 200
-"""Lanes of a picture of all replicas; the rest are not shown."""
+"""Most lanes of a panel; further replicas are not shown."""
 TOP = 20
 """Series or rows of a chart that names models or replicas; the rest are added up as `others`."""
 
 
 def with_top(column: str, rows: str, chosen: str, figure: str) -> str:
-    """Return the beginning of a query that names the values of `column` with the largest figures `top`."""
+    """Return a WITH clause in which `top` has the values of `column` with the largest figures."""
     return f"""WITH top AS
 (
     SELECT {column}
@@ -95,13 +95,13 @@ def with_top(column: str, rows: str, chosen: str, figure: str) -> str:
 def or_others(column: str) -> str:
     """Return a column, or `others` for what is not among `top`.
 
-    It must not be given the name of the column: conditions would then be about what it returns.
+    Do not give it the name of the column as an alias: conditions would then be about the result.
     """
     return f"if({column} IN top, {column}, 'others')"
 
 
 def rates_by_model(view: str, column: str, name: str, chosen: str) -> str:
-    """Return a query of the sums of `column` a second, as `name`, for each point of time and model."""
+    """Return a query of the sums of `column` per second, as `name`, for each point of time and model."""
     rows = f"{view}({SERIES})"
     return f"""
 {with_top("model", rows, chosen, f"sum({column})")}

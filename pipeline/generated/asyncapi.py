@@ -73,7 +73,7 @@ OWN_HEADERS: dict[str, dict[str, Header]] = {
         "ce_time": ({"format": "date-time"}, "`window` or `time` of the row."),
     },
 }
-"""Of CloudEvents, by table of `topics.toml`: those that say something of the record."""
+"""Headers of CloudEvents whose values depend on the record, by table of `topics.toml`."""
 
 
 def asyncapi_document() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the schema of a figure says besides types: which fields name a row, which version counts, units."""
+"""What the schema of a figure says beyond types: which fields are the key, which version wins, units."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ UNITS = {
     "_objects": "objects",
     "_accesses": "accesses",
 }
-"""End of a column's name, or all of it behind `_`, to what it counts."""
+"""{end of `_` and a column's name: what the column counts}."""
 _LEADING = re.compile(r"^\w+\((\w+)\)$")
 
 _COLUMNS_OF_A_KEY = re.compile(r",\s*(?![^()]*\))")
 
 
 def said_of_figures() -> dict[str, dict[str, Any]]:
-    """Return {name of a figure's record: what its schema says besides}."""
+    """Return {name of a figure's record: what its schema says beyond types}."""
     tables, _ = parse([statement for each in migrations() for statement in each.statements])
     return {
         figure.__name__: {
@@ -42,8 +42,8 @@ def said_of_figures() -> dict[str, dict[str, Any]]:
 def key_of(order_by: str) -> list[str]:
     """Return the columns that name a row, given the sort key of its table.
 
-    What begins the sort key of a table, so that a time range reads few granules, is left out where it follows
-    from a column of the key.
+    The expression that leads the sort key of a table, so that a time range reads few granules, is left out if
+    it follows from a column of the key.
     """
     parts = _COLUMNS_OF_A_KEY.split(order_by.removeprefix("(").removesuffix(")"))
     leading = _LEADING.match(parts[0])

@@ -1,7 +1,7 @@
 """JSON Schema (draft 2020-12) of each Kafka record.
 
-The schema describes the JSON form. The MessagePack form is the same except that what is marked `x-packed`, a
-list or a hash in digits in JSON (`schemas.json_form`), is bytes, and so is what is base64 in JSON.
+The schema describes the JSON form. In MessagePack, what is marked `x-packed` is bytes (in JSON a list, or a
+hash in digits: `schemas.json_form`), and so is what is base64 in JSON; the rest is the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OpenAPI document of the index, with the meanings that stand beside its types."""
+"""OpenAPI document of the index, with the meanings that are written beside its types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of the package `kvlens-reader`: copies of `schemas`, so that its wheel needs nothing of kvlens."""
+"""Records of the package `kvlens-reader`: copies of `schemas`, so that its wheel does not need kvlens."""
 
 from __future__ import annotations
 

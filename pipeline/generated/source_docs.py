@@ -22,8 +22,8 @@ def attribute_docs(*modules: ModuleType) -> dict[str, dict[str, str]]:
 
     A meaning is the string that follows the attribute. An attribute without one takes the meaning that an
     attribute of the same name has in an earlier class of the modules, because repeated dimensions are
-    described once; it is empty when there is none either. Attributes of a class of the modules that it
-    extends are its own.
+    described once; it is empty when there is none either. A class also has the attributes of its base classes
+    in these modules.
     """
     classes: dict[str, dict[str, str]] = {}
     described: dict[str, str] = {}

@@ -27,7 +27,7 @@ CLAUSES = {
     "key": re.compile(r"\bORDER BY\s+(.+?)(?=\bTTL\b|\bSETTINGS\b|\bCOMMENT\b|$)", re.I | re.S),
     "ttl": re.compile(r"\bTTL\s+(.+?)(?=\bSETTINGS\b|\bCOMMENT\b|$)", re.I | re.S),
 }
-# `finest` has no rows of a view: it says from which table they are read.
+# `finest` gives a view no rows: it says from which table to read them.
 VIEW_SOURCE = re.compile(r"\bFROM \{database\}\.(?!finest\b)(\w+)", re.I)
 VIEW_PARAMETER = re.compile(r"\{(\w+):\s*([^}]+?)\}")
 

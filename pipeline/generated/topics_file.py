@@ -31,9 +31,9 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     json_only: bool = False
     """Whether values are JSON whatever `kafka.record_format` says."""
     keyed: bool = False
-    """Whether the hash of a record's key says its partition; otherwise the key is none of partitions."""
+    """Whether the hash of a record's key determines its partition; otherwise the key does not say it."""
     compression: str = "zstd"
-    """What `kafka.compression` other than `none` is there."""
+    """The compression that is used unless `kafka.compression` is `none`."""
     same_partitions_as: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""What an answer of an OTLP receiver means (OTLP 1.x, "OTLP/HTTP Response"). No IO."""
+"""Interprets the answers of an OTLP receiver (OTLP 1.x, "OTLP/HTTP Response"). No IO."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from connectors.process.addresses import printable
 from schemas.reasons import OtlpOutcome
 
 _AGAIN = frozenset({429, 502, 503, 504})
-"""After these the same data may be sent again."""
+"""Statuses after which the same data may be sent again."""
 MAX_REASON = 200
-"""Characters of what a receiver says that a log line has."""
+"""Most characters of a receiver's message in a log line."""
 
 
 class Sent(NamedTuple):
-    """What became of a range."""
+    """The outcome of sending a range."""
 
     outcome: OtlpOutcome
     reason: str
     settled: bool
-    """It must not, or need not, be sent again."""
+    """Whether it must not, or need not, be sent again."""
 
 
 def judged(answer: requests.Response | None, failure: Exception | None, timeout: float) -> Sent:
-    """Judge the last request for a range, which may have taken `timeout` seconds in all."""
+    """Return the outcome of the last request for a range, which had `timeout` seconds in all."""
     if answer is None:
         if isinstance(failure, requests.Timeout):
             return Sent("slow", f"no answer in {timeout:g} s", settled=False)
@@ -45,13 +45,13 @@ def judged(answer: requests.Response | None, failure: Exception | None, timeout:
 def _rejected(answer: requests.Response) -> tuple[int, str]:
     try:
         partial = ExportMetricsServiceResponse.FromString(answer.content).partial_success
-    except DecodeError:  # of receivers that answer in words
+    except DecodeError:  # some receivers answer with plain text
         return 0, ""
     return partial.rejected_data_points, partial.error_message
 
 
 def _innermost(failure: Exception | None) -> str:
-    """Return what the system said, without the layers of clients around it."""
+    """Return the message of the innermost error, without those of the clients around it."""
     error: BaseException | None = failure
     while error is not None and error.__context__ is not None:
         error = error.__context__

@@ -1,4 +1,4 @@
-"""Gauges of the fleet as OTLP's data model has them (opentelemetry-proto, metrics/v1). No IO."""
+"""The fleet's gauges in OTLP's data model (opentelemetry-proto, metrics/v1). No IO."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _FIGURES = {
 
 
 def range_end(families: Iterable[Family]) -> float | None:
-    """Return the end of the range that figures are of, in seconds; None where there are none."""
+    """Return the end of the range that the figures cover, in seconds; None if there are none."""
     ends = (family.samples[0].value for family in families if family.name == Fleet.range_end.name)
     return next(ends, None)
 
 
 def metrics_data(families: Iterable[Family], resource: Resource) -> MetricsData:
-    """Return a point for each sample, at the end of the range that it is of.
+    """Return a point for each sample, timed at the end of the range.
 
-    ValueError for families without a range. Labels without a value are no attributes.
+    Raises ValueError for families without a range. Labels without a value do not become attributes.
     """
     families = [*families]
     end = range_end(families)

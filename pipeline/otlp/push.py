@@ -23,17 +23,17 @@ from schemas.metrics import Otlp
 from schemas.reasons import OtlpOutcome
 
 EVERY_SECONDS = 30.0
-"""Between two looks for a new range; there is one a minute."""
+"""Seconds between two checks for a new range; there is one a minute."""
 TIMEOUT_SECONDS = 10.0
-"""For a range, with what the exporter tries again meanwhile."""
+"""Seconds for a range, including the exporter's own retries."""
 
 _log = structlog.get_logger(__name__)
-# What the exporter logs it returns as well, and the line below says why.
+# The exporter also returns its failures, and our own warning below says why.
 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
 class Push:
-    """Nothing is kept: of figures that did not get through, those of the newest range are sent."""
+    """Posts the newest range and keeps none: an older one that did not get through is not sent again."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class Push:
         every: float = EVERY_SECONDS,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
-        """`figures` raise StoreUnavailable; `registry` gets the counter.
+        """`figures` may raise StoreUnavailable; `registry` gets the counter.
 
-        `instance`: what distinguishes processes that tell different figures.
+        `instance` distinguishes processes that report different figures.
         """
         self._endpoint = endpoint
         self._figures = figures
@@ -57,7 +57,7 @@ class Push:
         self._session = _Session()
         self._exporter = OTLPMetricExporter(endpoint, timeout=timeout, session=self._session)
         named = {"service.name": "kvlens"} | ({"service.instance.id": instance} if instance else {})
-        # The environment may name the service otherwise, or say more of it.
+        # Attributes from the environment are added, and override these.
         self._resource = Resource.create(named).merge(OTELResourceDetector().detect())
         self._settled = float("-inf")
         self._sending: asyncio.Future[Any] | None = None
@@ -74,7 +74,7 @@ class Push:
             self._exporter.shutdown()
 
     async def look(self) -> None:
-        """Post the newest range unless it was, and count what became of it."""
+        """Post the newest range unless it is settled, and count the outcome."""
         try:
             families = [*(await self._figures()).collect()]
         except StoreUnavailable as error:
@@ -118,7 +118,7 @@ class Push:
 
 
 class _Session(requests.Session):
-    """Keeps what came of the last request, of which the exporter says only that it failed."""
+    """Keeps the answer or error of the last request; the exporter itself returns only that it failed."""
 
     def begin(self) -> None:
         self.answer: requests.Response | None = None

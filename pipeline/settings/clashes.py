@@ -1,4 +1,4 @@
-"""Entries of lists that clash, each with its path: replicas, prefixes, and where engines are found."""
+"""Finds clashes in lists of settings: replicas, prefixes and discovery. Each problem names its path."""
 
 from __future__ import annotations
 

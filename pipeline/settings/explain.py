@@ -1,4 +1,4 @@
-"""What is wrong with a setting, in the words of the file: the key, and what it may be. Pure."""
+"""Explains a bad setting in the terms of the file: its key, and the values it may have. Pure."""
 
 from __future__ import annotations
 
@@ -117,11 +117,11 @@ _PROBLEMS: tuple[tuple[str, Callable[[re.Match[str], str, Any], str]], ...] = (
     (r"Expected `str` of length (>=|<=) (\d+)", _wrong_length),
     (r"Expected `str` matching regex '(.*)'", _wrong_form),
 )
-"""What msgspec says, and the sentence of ours."""
+"""Patterns of msgspec's messages, each with the function that makes our sentence of a match."""
 
 
 def _type_at(kind: Any, path: str) -> Any:
-    """Return the type of what stands at `path` in a document of type `kind`, without annotations and None."""
+    """Return the type of the value at `path` in a document of type `kind`, without annotations and None."""
     kind = _bare(kind)
     for name, index in _TOKEN.findall(path):
         if index:

@@ -25,7 +25,7 @@ PREFIX = "KVLENS_"
 CONFIG_VARIABLE = "KVLENS_CONFIG"
 """Names the TOML file; not a setting."""
 LOG_LEVEL_VARIABLE = "KVLENS_LOG_LEVEL"
-"""Says what a process logs; no setting, because processes of one fleet differ in it."""
+"""Level of a process's logs; not a setting, because processes of one fleet differ in it."""
 
 DEFAULT = "default"
 
@@ -148,7 +148,7 @@ def _from_environment(
             try:
                 yield variable, (section, key), read_secret(text).rstrip("\r\n")
                 if (variable_of(section, key) + "_FILE") in known:
-                    # Who uses it reads it again when it has changed.
+                    # The path as well: users of the secret read the file again when it changes.
                     yield variable, (section, key + "_file"), text
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"

@@ -1,4 +1,4 @@
-"""What is wrong with settings although each one is of its type."""
+"""A problem of settings that are each of the right type."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class SettingsProblem:
 
 
 _FILES = ("file", "directory")
-"""Ends of the keys that name files: whatever the file system takes."""
+"""Ends of the keys that name files, which may have any characters."""
 _SHOWN_CHARACTERS = 80
 
 
 def unprintable(settings: Settings) -> SettingsProblem | None:
-    """Return the first text that cannot be shown as it is; files and secrets may be any."""
+    """Return the first text with a character that cannot be printed; files and secrets may have any."""
     for path, text in _texts(msgspec.to_builtins(settings), ()):
         named = tuple(part for part in path if isinstance(part, str))
         if text.isprintable() or named[-1].endswith(_FILES) or named in SECRET_KEYS:

@@ -47,7 +47,7 @@ def _problems(settings: Settings) -> Iterator[SettingsProblem]:
 
 
 def _problem(section: str, key: str, text: str, at: str = "") -> SettingsProblem:
-    """Return what is wrong with a key; `at`: the key of its section to change, where it is another one."""
+    """Return the problem of a key; `at` is the key of its section to change, if that is another one."""
     return SettingsProblem((section, key), f"{text} - at `$.{section}.{at or key}`")
 
 
@@ -110,11 +110,11 @@ def _bootstrap_problem(servers: str) -> str | None:
 
 
 def store_address_problem(url: str) -> str | None:
-    """Return what of an address would not be used, without what may be secret in it."""
+    """Return why an address is not valid, or which part would be ignored, without secrets; None if fine."""
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:  # of brackets, or a port that is no number or too large
+    except ValueError:  # bad brackets, or a port that is no number or too large
         return f"expected http://host:port or https://host:port, with a port from 1 to {MAX_PORT}"
     if "@" in parts.netloc:
         return "an address has no login: name it in clickhouse.username and clickhouse.password_file"

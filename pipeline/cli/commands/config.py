@@ -43,7 +43,7 @@ def show(config: Path | None, as_json: bool) -> None:
 
 
 def as_object(loaded: LoadedSettings) -> dict[str, Any]:
-    """Return the settings, and where those that are no defaults came from, as JSON has them."""
+    """Return a JSON-ready object: the settings, and the origins of those that are not defaults."""
     settings = _without_secrets(msgspec.to_builtins(loaded.settings))
     for section, key in SECRET_KEYS:
         if settings[section][key]:
@@ -78,7 +78,7 @@ def as_toml(loaded: LoadedSettings) -> str:
 
 
 def _without_secrets(value: Any) -> Any:
-    """Return a value with what may be secret hidden in the addresses that it is, or holds."""
+    """Return a value with the secrets of its addresses hidden."""
     if isinstance(value, str):
         return without_secrets(value)
     if isinstance(value, dict):

@@ -62,5 +62,5 @@ async def _run(settings: Settings, path: Path | None) -> None:
     stop = Stop()
     stop.at_signals()
     await run(settings, stop=stop, file=None if path is None else SettingsFile(path, read))
-    # The end of uvloop's loops waits for names that are looked up, and a resolver may take half a minute.
+    # Closing a uvloop waits for pending DNS look-ups, and a resolver may take half a minute.
     leave(0)

@@ -52,7 +52,7 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
     """
     if as_json and seconds is None:
         raise click.UsageError("--json needs --seconds")
-    # Progress is no part of the summary.
+    # Standard output is for the summary alone.
     progress = ProgressLine(sys.stderr if as_json else sys.stdout, logged=True)
     begun = time.monotonic()
     with progress:
@@ -92,7 +92,7 @@ def demo(data_dir: Path, seconds: float | None, as_json: bool) -> None:
 
 
 def _require_nothing_of_a_real_fleet() -> None:
-    """Raises ConfigurationError for a variable that would mix the demo's data with those of other engines."""
+    """Raise ConfigurationError for a variable that would mix the demo's data with those of other engines."""
     given = load(None, "", os.environ, lambda name: Path(name).read_text("utf-8"))
     for path, own in _ITS_OWN.items():
         if (variable := given.origin(*path)) != DEFAULT:

@@ -23,7 +23,7 @@ from schemas.hashing.vllm_keys import Item, Lora, Request
 
 
 class _Prompt(msgspec.Struct, forbid_unknown_fields=True):
-    """What FILE may say of a prompt."""
+    """FILE as an object, instead of a list of token ids."""
 
     token_ids: list[int]
     lora_name: str | None = None
@@ -138,7 +138,7 @@ def _words(prompt: _Prompt, size: int, asked: _Asked) -> list[int]:
 
 
 def _beyond(vllm: str | None, sglang: str | None) -> str | None:
-    """Return what is not known of a version that nobody has looked at."""
+    """Return a warning about a version newer than the last one that was checked; None for others."""
     for engine, version, newest in (
         ("vLLM", vllm, vllm_hashing.NEWEST),
         ("SGLang", sglang, sglang_hashing.NEWEST),
@@ -178,7 +178,7 @@ def _content(prompt: _Prompt, block_size: int, key_file: str | None) -> list[int
 
 
 def _read(file: str) -> _Prompt:
-    """Return the prompt of a file, whose content no message repeats. Raises Failure."""
+    """Return the prompt of a file; no message quotes the content. Raises Failure."""
     try:
         with click.open_file(file, "rb") as opened:
             read = msgspec.json.decode(opened.read(), type=list[int] | _Prompt)

@@ -1,4 +1,4 @@
-"""`kvlens index`: who has these blocks."""
+"""`kvlens index`: which replicas hold which blocks."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ async def _run(settings: Settings, at: float | None) -> None:
     stop = Stop()
     stop.at_signals()
     await serve(settings, stop, lambda url: click.echo(f"answers are on {url}"), at=at)
-    # The end of uvloop's loops waits for names that are looked up, and a resolver may take half a minute.
+    # Closing a uvloop waits for pending DNS look-ups, and a resolver may take half a minute.
     leave(0)

@@ -150,7 +150,7 @@ def _rank_endpoint(endpoint: str, rank: int) -> str:
 
 
 def _factor(speed: str) -> float | None:
-    """None for max."""
+    """Return the multiple of the recorded pace; None for max."""
     if speed == "max":
         return None
     try:

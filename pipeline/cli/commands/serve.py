@@ -94,14 +94,14 @@ async def _findings(settings: Settings, on_purpose: Mapping[str, str]) -> dict[s
 
 
 async def _tell_unless_usable(store: ClickHouse) -> None:
-    """Look once at what every board needs, so that a wrong password is reported where it was given."""
+    """Look once for what every board needs, so that a wrong password is reported in this terminal."""
     from connectors.process.errors import OperatorError
     from connectors.process.leaving import aside
     from pipeline.clickhouse.migrations import missing
     from pipeline.errors import TablesMissing
 
     try:
-        # A store that hangs holds no exit so.
+        # In a thread of its own, so that a store that hangs does not hold up the exit.
         if lacking := await aside(lambda: missing(store)):
             raise TablesMissing(store.database, lacking)
     except OperatorError as error:

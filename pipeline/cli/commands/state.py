@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from schemas.settings import Settings
 
 _LINE_SECONDS = 10.0
-"""Between two lines where no terminal shows one that is written over."""
+"""Between two lines, if there is no terminal on which one can be overwritten."""
 
 
 @click.group(cls=Group, epilog=examples("kvlens state rebuild --config kvlens.toml"))
@@ -72,13 +72,13 @@ async def _discarded(settings: Settings, yes: bool) -> Discarded:
             )
         if not yes:
             click.confirm("discard the checkpoints and the residency topic?", abort=True)
-        # Somebody may have taken a while to answer.
+        # The answer may have taken a while.
         await rebuilding.refuse_members()
         return await rebuilding.discard()
 
 
 class _Shown:
-    """Progress on the terminal: one line written over, or a line now and then where nobody watches."""
+    """Shows progress: one line that is overwritten on a terminal, else a line now and then."""
 
     def __init__(self) -> None:
         self._over = sys.stdout.isatty()

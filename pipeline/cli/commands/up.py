@@ -25,7 +25,7 @@ _CHECK_SECONDS = 0.2
 _RANGE_SECONDS = 3600
 _ASKED_SECONDS = 30.0
 _TOLD_SECONDS = 600.0
-"""How often the terminal says what to do."""
+"""How often the terminal shows the advice."""
 
 
 @click.command(

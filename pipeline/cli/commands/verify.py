@@ -27,7 +27,7 @@ EXIT_CODES = {"equal": 0, "different": 1, "late": 3}
 CANNOT = 2
 _OFFSET = re.compile(r"[0-9]{1,18}")
 LEAST_PATIENCE = 30.0
-"""Seconds; brokers end what a killed worker left open after 12 s, and look for it every 10 s."""
+"""Seconds; brokers abort transactions of a killed worker after 12 s, and look for them every 10 s."""
 
 
 @click.command(

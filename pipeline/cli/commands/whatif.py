@@ -1,4 +1,4 @@
-"""`kvlens whatif`: the same traffic under other conditions, beside what the figures promise of them."""
+"""`kvlens whatif`: the same traffic under other conditions, beside what the figures promise for them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def whatif(
 
 
 def _is_trace(path: Path) -> bool:
-    """Whether it is a trace, and not a recording. Raises Failure for what is neither."""
+    """Return whether a file is a trace rather than a recording. Raises Failure if it is neither."""
     with unzipped(path) as file:
         try:
             found, seems = kind(file.read(4096))

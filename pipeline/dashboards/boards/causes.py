@@ -1,4 +1,4 @@
-"""Prefill by what would have avoided it: the charts of it that boards share."""
+"""Prefill by what would have avoided it: what the boards' charts of it share."""
 
 from __future__ import annotations
 

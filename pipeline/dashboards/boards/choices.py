@@ -1,4 +1,4 @@
-"""How routers chose: what their choices lost, beside what the fills say that routing would have saved."""
+"""Routers' choices: what they lost, beside what routing would have saved according to the fills."""
 
 from __future__ import annotations
 

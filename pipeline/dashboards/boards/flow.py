@@ -21,9 +21,9 @@ _WORDS = {
     "at_receivers_tokens": "only receivers had it",
     "cold_tokens": "new",
 }
-"""{a column of fills: what is said of its tokens}; of others, the cause."""
+"""{column of fills: the name of its part}; the other columns have the name of their cause."""
 _COLOURS = {"keepable_elsewhere_tokens": "#ecc195"}
-"""Of columns that are not alone in their cause."""
+"""Of columns that share their cause with others."""
 
 
 class Part(NamedTuple):

@@ -7,7 +7,7 @@ from pipeline.dashboards.panel import Panel
 from pipeline.dashboards.queries import MAIN_GROUPS, MODELS, MOST_LANES, RANGE
 
 _WIDE = 4
-"""Points of other charts in one of these, which are narrow and have many lanes."""
+"""Points of other charts in one of these charts, which are narrow and have many lanes."""
 _SERIES = f"{RANGE}, step = {_WIDE} * {{step:UInt32}}"
 
 _LANES = """
@@ -72,7 +72,7 @@ _RATIO = "sum(part) OVER of_replica / sum(whole) OVER of_replica"
 def _lanes(
     id: str, title: str, description: str, figures: str, *, in_all: str = _RATIO, low_is_bad: bool = False
 ) -> Panel:
-    """Return a panel of `figures`: shares `part` of `whole`, and what a replica has `in_all` of the range."""
+    """Return a panel of shares, `part` of `whole`; lanes are sorted by `in_all`, a figure of the range."""
     return Panel(
         id=id,
         title=title,

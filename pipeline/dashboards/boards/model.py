@@ -38,7 +38,7 @@ ORDER BY series = 'others', sum(filled_tokens) DESC, series""",
 )
 
 CURVE_STEPS = 40
-"""A replica's curve ends where it saves all it can, and says the same from there on."""
+"""Length to which curves are extended: a curve ends where it saves all it can, and stays there."""
 CAPACITY_GAIN = Panel(
     id="model-capacity-gain",
     title="What more cache would save",

@@ -1,4 +1,4 @@
-"""What avoidable prefill takes and costs, and what caches save."""
+"""How many GPUs avoidable prefill takes, what it costs, and what caches save."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ NAMED = """concat(
         arrayStringConcat(arraySlice(arraySort(groupUniqArray(replica)), 1, 3), ', '),
         if(uniqExact(replica) > 3, concat(' and ', toString(uniqExact(replica) - 3), ' more'), '')
     )"""
-"""The replicas of a point of time, the first three by name: the board Replica has their ranks."""
+"""The replicas of a point of time, the first three by name; the board Replica shows their ranks."""
 
 
 def restarts(id: str, chosen: str) -> Annotation:
-    """Return what happened to the streams that the condition `chosen` selects."""
+    """Return annotations about the streams that the condition `chosen` selects."""
     return Annotation(
         id=id,
         title="Restarts, clears and lost events",

@@ -1,4 +1,4 @@
-"""Asks for the figures of the last minutes and gives them as gauges."""
+"""Queries the figures of the last minutes, and provides them as gauges."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from schemas.metric_kinds import Gauge
 RANGE_SECONDS = 300
 """Whole minutes, so that it is the same from rows of ten seconds and of minutes."""
 SETTLED_SECONDS = 30
-"""How much younger than the range the newest window is at least: minutes are computed by then."""
+"""The newest window is at least this much later than the end of the range: minutes are computed by then."""
 LOOKED_BACK_SECONDS = 3600
-"""Rows older than that are no news, and not shown."""
+"""A model whose newest rows are older than this is not shown."""
 FRESH_SECONDS = 10.0
 """A page serves everybody who asks within this time."""
 ADVICE_SECONDS = 60.0
-"""Advice is the dearest answer, and its range moves once a minute: what was answered is kept so long."""
+"""Advice is the most expensive answer, and its range moves once a minute: an answer is kept this long."""
 MODELS = 50
 REPLICA_SERIES = 200
 HIT_KINDS = ("actual", "own_ideal", "ideal")
 
 
 class FleetMetrics:
-    """Raises StoreUnavailable when the store answers nothing."""
+    """The fleet's figures as gauges. Raises StoreUnavailable when the store answers nothing."""
 
     def __init__(self, answers: Answers, clock: Callable[[], float] = time.time) -> None:
         self._answers = answers
@@ -58,7 +58,7 @@ class FleetMetrics:
         self._advice: tuple[Question, float, list[tuple[object, ...]] | None] | None = None
 
     async def figures(self) -> Registry:
-        """Return the gauges of `schemas.metrics.Fleet`, made anew at most once in FRESH_SECONDS."""
+        """Return the gauges of `schemas.metrics.Fleet`, renewed at most once in FRESH_SECONDS."""
         async with self._turn:
             if self._clock() - self._made_at >= FRESH_SECONDS:
                 self._figures = await self._collected()
@@ -72,7 +72,7 @@ class FleetMetrics:
         end = 0
         if newest:
             end = (max(int(str(at)) for _, at in newest) - SETTLED_SECONDS) // 60 * 60
-            # The end is a window's start, and included. Findings count seconds.
+            # `end` itself is excluded: windows are selected by their start, findings by the second.
             question = Question(end - RANGE_SECONDS, end - 10)
             seconds = question._replace(end=end - 1)
             answers = await asyncio.gather(
@@ -104,7 +104,7 @@ def _told(
 ) -> Registry:
     registry = _Gauges()
     streams = tables.get(STREAMS) or []
-    # Where the streams are not known, those that have rows are.
+    # If the streams are not known, rank the models that have rows.
     counted = [(str(model), int(str(count))) for model, _, count in streams]
     kept = kept_models(counted or [(str(model), 1) for model, _ in newest], MODELS)
     named = {str(row[0]) for rows in (newest, streams) for row in rows}
@@ -123,7 +123,7 @@ def _told(
 
 
 class _Gauges:
-    """Gauges of one range, made when they are first set."""
+    """The gauges of one range, each made when it is first set."""
 
     def __init__(self) -> None:
         self.registry = Registry()
@@ -163,7 +163,7 @@ def _replicas(gauges: _Gauges, sums: Sums) -> None:
 def _tokens(gauges: _Gauges, sums: Sums) -> None:
     held: defaultdict[tuple[str, str], float] = defaultdict(float)
     for (model, medium), (tokens,) in sums.items():
-        # What no engine reports is no figure, and not 0.
+        # What no engine reports gets no gauge, rather than 0.
         if tokens is not None:
             held[model, medium if medium in MEDIA else "other"] += tokens
     for labels, tokens in held.items():

@@ -1,4 +1,4 @@
-"""What is asked of the tables for each family of metrics: sums by model, which can be added up further."""
+"""The statement for each family of metrics: sums by model, which can be added up further."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ CAUSE_TOKENS |= {
     "evicted_elsewhere": "keepable_elsewhere_tokens",
     "at_receivers": "at_receivers_tokens",
 }
-"""{cause: the column of fills_series}; they add up to what was filled, so not what is announced again."""
+"""{cause: its column of fills_series}: all causes of what was filled, so not of what was announced again."""
 
 
 class Family(NamedTuple):
-    """One statement."""
+    """The statement of a family of metrics, and which of its columns are labels."""
 
     name: str
     sql: str
     labels: int
-    """So many columns name what the others say: the first is the model."""
+    """The first columns, this many, are labels, beginning with the model; the others are figures."""
 
 
 NEWEST = Family(
@@ -128,5 +128,5 @@ FROM advice({RANGE}) AS found
 GROUP BY model, kind, basis""",
     3,
 )
-"""The basis is `unknown` where there are no GPU-seconds, so no sum leaves any out."""
+"""The basis is `unknown` where GPU-seconds are missing, so no sum leaves out any."""
 FAMILIES = (STREAMS, FILLS, HITS, REPLICAS, TOKENS, BLOCKS, COSTS, ADVICE)

@@ -1,4 +1,4 @@
-"""Bounds labels: what is beyond the bound is added up as `others`."""
+"""Limits the number of labels: what is beyond the limit is added up as `others`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Sums = dict[Labels, list[float | None]]
 
 
 def summed(rows: Iterable[Sequence[object]], labels: int, kept: Mapping[str, str]) -> Sums:
-    """Add rows up by their first `labels` columns; `kept`: what stands for each model."""
+    """Add up rows by their first `labels` columns; `kept`: the label of each model, `others` without one."""
     found: Sums = {}
     for row in rows:
         model, *rest = map(str, row[:labels])
@@ -26,7 +26,7 @@ def summed(rows: Iterable[Sequence[object]], labels: int, kept: Mapping[str, str
 
 
 def kept_models(streams: Iterable[tuple[str, int]], most: int) -> dict[str, str]:
-    """Return the models with most streams, each as itself; traffic does not change which these are."""
+    """Return {model: model} of those with most streams: which these are does not depend on traffic."""
     of_model: defaultdict[str, int] = defaultdict(int)
     for model, count in streams:
         of_model[model] += count
@@ -37,7 +37,7 @@ def kept_models(streams: Iterable[tuple[str, int]], most: int) -> dict[str, str]
 def kept_replicas(avoidable: Sums, most: int) -> Sums:
     """Return the replicas with the largest first figure, and for each model the others together.
 
-    Labels are model, replica and role; others have none.
+    Labels are model, replica and role; `others` have no role.
     """
     ranked = sorted(avoidable, key=lambda labels: (-(avoidable[labels][0] or 0.0), labels))
     rows = [

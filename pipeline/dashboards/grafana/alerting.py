@@ -114,7 +114,7 @@ def _rule(alert: Alert, shown: Place, page: int) -> Rule:
         annotations={
             "summary": _summary(alert),
             "description": f"{alert.description} Now {{{{ $values.B }}}}, fires above {alert.above:g}.",
-            # An annotation knows no environment, but Grafana's own address: the runbook is a board.
+            # An annotation cannot read the environment, but knows Grafana's address: the runbook is a board.
             "runbook_url": f"{GRAFANA}/d/{RUNBOOK_UID}?viewPanel={page}",
             "__dashboardUid__": shown.dashboard,
             "__panelId__": str(shown.panel),

@@ -121,7 +121,7 @@ def _linked(column: str, title: str, board: str, chosen: str) -> dict[str, Any]:
 
 
 def options(panel: Panel) -> dict[str, Any]:
-    """Return what the type of a panel is asked to draw, and how."""
+    """Return the options of the panel's type: what to draw, and how."""
     legend = {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}
     if panel.kind in ("timeseries", "stacked"):
         return {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}}
@@ -146,7 +146,7 @@ def options(panel: Panel) -> dict[str, Any]:
     if panel.kind == "state_timeline":
         return {"mergeValues": True, "showValue": "never", "rowHeight": 0.9, "legend": legend}
     if panel.kind == "lanes":
-        # A page of all lanes: by itself Grafana shows twenty.
+        # All lanes on one page: the default is twenty.
         return {
             "mergeValues": False,
             "showValue": "never",

@@ -33,7 +33,7 @@ from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, 
 from pipeline.dashboards.queries import ROLE
 
 DEAR_REFRESH = "1m"
-"""Of a board with a statement that several panels share because it is dear; Grafana knows no panel's own."""
+"""Of a board with a shared statement, as that is expensive; in Grafana a panel has no interval of its own."""
 HERE = DataSource(DATA_SOURCE_TYPE, "${datasource}")
 
 _TYPES: dict[Kind, PanelType] = {
@@ -150,7 +150,7 @@ def _annotation(annotation: Annotation) -> GrafanaAnnotation:
 
 
 def _data_source_variable() -> Variable:
-    """Return the choice among sources called after kvlens: no other has its tables."""
+    """Return the choice among data sources with kvlens in their names: no others have its tables."""
     return Variable(
         name="datasource",
         type="datasource",

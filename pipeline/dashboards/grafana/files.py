@@ -1,4 +1,4 @@
-"""The files of deploy/grafana: what Grafana provisions, and what makes ConfigMaps of it for its sidecars."""
+"""The files of deploy/grafana: what Grafana provisions, and a kustomization that makes ConfigMaps of it."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _json(value: Any) -> str:
 
 
 def _kustomization(boards: Iterable[str]) -> str:
-    """Return what makes ConfigMaps with the labels by which the sidecars of Grafana's Helm chart find files.
+    """Return a kustomization of ConfigMaps with the labels that sidecars of Grafana's Helm chart look for.
 
-    JSON, which is YAML as well.
+    It is JSON, which is also YAML.
     """
     folder = {"annotations": {"grafana_folder": FOLDER}}
     maps = [

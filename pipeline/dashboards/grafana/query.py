@@ -11,7 +11,7 @@ from pipeline.dashboards.queries import RANGE
 
 DATA_SOURCE_TYPE = "grafana-clickhouse-datasource"
 DATA_SOURCE_UID = "kvlens"
-"""Of the provisioned data source. Alert rules can name no other; boards prefer it."""
+"""The uid of the provisioned data source. Alert rules can name no other; boards prefer it."""
 PLUGIN_VERSION = "4.20.0"
 
 _DIALECT = {
@@ -22,10 +22,10 @@ _DIALECT = {
     "replica": "[${replica:singlequote}]",
     "role": "[${role:singlequote}]",
 }
-"""What stands for each parameter; the array forms hold for one, several, all and no chosen value."""
+"""What replaces each parameter; the array forms work for one, several, all and no chosen values."""
 ALL = "/* all */"
-"""What stands between the brackets for all values: nothing, however many there are. Grafana takes an empty
-text for no text and would write every name it knows."""
+"""What is between the brackets for all values: only a comment, however many there are. For an empty text
+Grafana would write out every name that it knows."""
 
 Format = Literal[0, 1]
 TIME_SERIES: Format = 0
@@ -80,10 +80,10 @@ def panel_sql(panel: Panel) -> str:
 def _rows_of_heat(sql: str) -> str:
     """Return rows `time`, `le`, `Value`.
 
-    A bucket becomes a series only if its bound is a text, and has the bound as its name, by which the
-    heatmap sorts its rows, if the figure is called `Value`. The heatmap takes `time` for the end of a cell;
-    the views `*_series` give its start, and round the step up to windows of the table they read. It draws
-    all rows: empty ones below and above all others are left out.
+    A bucket becomes a series only if its bound is text. The series is named by its bound, by which the
+    heatmap sorts rows, only if the figure is called `Value`. The heatmap takes `time` for the end of a cell,
+    while the views `*_series` give its start, and round the step up to windows of the table they read. All
+    rows are drawn, so empty ones below and above all others are left out.
     """
     return f"""
 WITH

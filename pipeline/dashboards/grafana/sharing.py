@@ -15,7 +15,7 @@ from pipeline.dashboards.panel import Panel
 
 OF_ANOTHER_PANEL = DataSource("datasource", "-- Dashboard --")
 PART = "part"
-"""The column of a shared statement that says whose row it is."""
+"""The column of a shared statement that says to which panel a row belongs."""
 
 
 class SharedQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -28,7 +28,7 @@ class SharedQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def transformations(panel: Panel) -> list[dict[str, Any]]:
-    """Return what makes a panel's rows and columns of those of its shared statement, if it has one."""
+    """Return what selects a panel's rows and columns from those of its shared statement, if it has one."""
     if panel.shared is None:
         return []
     names = {column: name for name, column in panel.shows.items()}

@@ -1,6 +1,6 @@
 """Runs the statements of panels: bounded, a few at a time, each at most once in a few seconds.
 
-What nobody waits for any more is not begun: who leaves a board takes its questions along.
+A statement that nobody waits for any more is not begun: leaving a board withdraws its questions.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from schemas.settings import ClickHouse
 AT_ONCE = 4
 """Statements that run at the same time; the others wait."""
 STOPPING_SECONDS = 10
-"""What the store may take beyond a statement's time to say that it stopped it."""
+"""How much longer than a statement's time limit the store may take to report that it stopped it."""
 FRESH_SECONDS = 3.0
 """An answer serves everybody who asks the same within this time."""
 SHARED_PARTS = 60
 SHARED_SECONDS = 60
-"""A dear answer serves ranges of its length that end later: by a part of it, and so many seconds at most."""
+"""A shared answer serves ranges as long that end up to 1/SHARED_PARTS of it, or SHARED_SECONDS, later."""
 KEPT = 256
 MAX_ROWS = 50_000
 WINDOWS = f"SELECT seconds FROM finest({RANGE})"
@@ -48,7 +48,7 @@ class Answer(msgspec.Struct, frozen=True):
     times: tuple[str, ...]
     """The columns that are times."""
     step: int
-    """Seconds that a point of time stands for: whole windows of the table that the rows were read from."""
+    """Seconds that a point covers: whole windows of the table that the rows were read from."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class _Asked:
     running: bool = False
 
     def serves(self, question: Question, seconds: float) -> bool:
-        """Tell whether its answer serves `question`, which may be asked, and end, so many seconds later."""
+        """Return whether its answer serves `question`, which may be asked and end this many seconds later."""
         if not 0 <= question.end - self.question.end < seconds:
             return False
         if not self.task.done():
@@ -71,10 +71,10 @@ class _Asked:
 
 
 class Answers:
-    """Raises StoreUnavailable, with what to do, whenever the store does not answer."""
+    """Runs statements. Raises StoreUnavailable, with what to do, whenever the store does not answer."""
 
     def __init__(self, store: ClickHouse, panel_seconds: float) -> None:
-        # The store is to stop a statement, and say so, before the client gives it up.
+        # The store should stop a statement, and report that, before the client gives up.
         patience = max(store.timeout_seconds, panel_seconds + STOPPING_SECONDS)
         self._store = msgspec.structs.replace(store, timeout_seconds=patience)
         self._panel_seconds = panel_seconds
@@ -89,7 +89,7 @@ class Answers:
 
     def longest_seconds(self, panels: int) -> int:
         """Return how long so many panels, asked at once, may wait for their turns and for the store."""
-        turns = 1 + math.ceil(panels / AT_ONCE)  # the first finds the length of windows
+        turns = 1 + math.ceil(panels / AT_ONCE)  # the first turn finds the length of windows
         return math.ceil(turns * self._panel_seconds) + STOPPING_SECONDS
 
     async def of(self, owner: str, sql: str, question: Question) -> Answer:
@@ -114,7 +114,7 @@ class Answers:
         if asked is None or not asked.serves(question, seconds):
             asked = self._kept[key] = _Asked(question, time.monotonic())
             asked.task = asyncio.ensure_future(self._ask(key[0], sql, asked))
-            # Nobody may be left to hear of it.
+            # Retrieves the exception, as nobody else may do so.
             asked.task.add_done_callback(_failure)
             self._kept.move_to_end(key)
             while len(self._kept) > KEPT:
@@ -142,13 +142,13 @@ class Answers:
         parameters = question.parameters(used_parameters(owner, sql))
         step = question.step
         if "step" in parameters:
-            # Before the turn is taken: it takes one itself.
+            # Before a turn is taken, as this query takes one itself.
             windows = await self.of("windows", WINDOWS, Question(question.start, question.end))
             seconds = windows.columns[0][0]
             step = -(-step // seconds) * seconds
         async with self._turns:
             asked.running = True
-            # A store that hangs holds no exit so.
+            # In a thread of its own, so that a store that hangs does not hold up the exit.
             names, rows = await aside(lambda: self._run(sql, parameters))
         columns = [[_plain(row[index]) for row in rows] for index in range(len(names))]
         times = tuple(
@@ -170,7 +170,7 @@ def _failure(task: asyncio.Task[Answer]) -> BaseException | None:
 
 
 def _part_of(whole: Answer, panel: Panel) -> Answer:
-    """Return the columns of a panel, of the rows that are its own."""
+    """Return the columns of a panel, with only the rows of its part."""
     of_name = dict(zip(whole.names, whole.columns, strict=True))
     own = [row for row, part in enumerate(of_name.get("part", ())) if part == panel.part]
     columns = [[of_name[column][row] for row in own] for column in panel.shows.values()] if own else []
@@ -178,7 +178,7 @@ def _part_of(whole: Answer, panel: Panel) -> Answer:
 
 
 def _unambiguous(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return times as seconds: as text, they would be of the session's zone, where an hour occurs twice."""
+    """Turn times into seconds: as text they would be in the session's zone, where an hour may occur twice."""
     return {
         name: int(moment(value)) if isinstance(value, datetime) else value
         for name, value in parameters.items()

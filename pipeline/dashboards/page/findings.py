@@ -1,6 +1,6 @@
-"""What the doctor finds, for everybody who asks: it looks at most once in a while.
+"""What the doctor finds, shared by all viewers: it looks at most once in FRESH_SECONDS.
 
-A store that is busy, or does not answer, hides what the doctor found before: that is shown on, with its time.
+A store that is busy, or does not answer, hides earlier findings: those stay on the page, with their time.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 HIDING = {"store-busy", "store-unavailable"}
-"""Findings with which others may be missing."""
+"""Findings that may hide others."""
 SHOWN_ON_SECONDS = 600.0
 FRESH_SECONDS = 20.0
-"""A look asks broker and store for seconds; its findings serve everybody for so long."""
+"""A look keeps broker and store busy for seconds; its findings serve everybody for this long."""
 
 
 class Findings:

@@ -1,4 +1,4 @@
-"""What a browser asks of a panel: a range, and what it narrows it down to; checked."""
+"""What a browser asks of a panel, checked: a range of time, and the models, replicas and roles chosen."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from connectors.process.errors import DataError
 
 POINTS = 240
-"""Points of time that a chart aims at."""
+"""How many points of time a chart should have."""
 STEPS = (10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
-"""Widths of a point of time, in seconds."""
+"""Seconds that a point of time may cover."""
 MAX_RANGE_SECONDS = 2 * 366 * 86400
 MAX_CHOSEN = 200
 MAX_NAME = 200
@@ -37,7 +37,7 @@ class Question(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The width of a point of time, in seconds."""
+        """The seconds that a point of time covers."""
         fitting = (step for step in STEPS if step * POINTS >= self.end - self.start)
         return next(fitting, STEPS[-1])
 

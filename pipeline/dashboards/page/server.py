@@ -34,7 +34,7 @@ _limiter = LogLimiter()
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 FILES = {file.relative_to(STATIC).as_posix(): file for file in STATIC.rglob("*") if file.suffix in TYPES}
-"""What `/static/` has: no name that somebody asks for goes to the file system."""
+"""The files of `/static/`: a requested name is only looked up here, never in the file system."""
 NOT_KEPT = {"Cache-Control": "no-store"}
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; "
@@ -57,7 +57,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_FORM_BYTES = 16 << 10
 MAX_LINE_BYTES = 256 * 1024
-"""Of a request: the names of many replicas stand in its address."""
+"""Of a request's first line: its address may contain the names of many replicas."""
 COMPRESSED_FROM = 1024
 OPEN = ("/livez", "/static/")
 """What is served without a login."""
@@ -97,7 +97,7 @@ class Page:
         return f"http://{host}:{self._port}/"
 
     async def start(self) -> None:
-        """Raises PageUnavailable."""
+        """Begin to listen. Raises PageUnavailable."""
         application = web.Application(
             middlewares=[_with_headers, self._logged_in], client_max_size=MAX_FORM_BYTES
         )
@@ -125,7 +125,7 @@ class Page:
                 setting="page.port",
                 login=self._has_login,
                 max_line_size=MAX_LINE_BYTES,
-                # Who has left waits for nothing: see Answers.
+                # A client that has left withdraws its questions: see Answers.
                 handler_cancellation=True,
             )
         except PortUnavailable as error:
@@ -140,7 +140,7 @@ class Page:
 
     @web.middleware
     async def _logged_in(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let nobody else see figures; who asks for the page may log in."""
+        """Refuse requests without a login, except for OPEN and the page itself, which asks for one."""
         if request.path.startswith(OPEN) or await self._login.lets_in(request):
             return await handler(request)
         if request.path != "/":
@@ -273,7 +273,7 @@ def _login_page(problem: str = "", status: int = 200) -> web.Response:
 
 
 def _problem(status: int, text: str, *, busy: bool = False) -> web.Response:
-    """Return an error in the page's form; `busy` concerns the one question, and no other."""
+    """Return an error in the page's form; `busy`: only this one statement failed."""
     response = _json({"problem": text, "busy": busy})
     response.set_status(status)
     return response

@@ -11,7 +11,7 @@ from typing import Any
 from pipeline.dashboards.page.answers import Answer
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet computes a cell that begins so."""
+"""A spreadsheet takes a cell that begins with one of these for a formula."""
 
 
 def as_csv(answer: Answer) -> str:

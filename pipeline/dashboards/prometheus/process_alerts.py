@@ -1,4 +1,4 @@
-"""What connectors, workers and indexes report of themselves that somebody has to look at."""
+"""Alerts on what connectors, workers and indexes report about themselves."""
 
 from __future__ import annotations
 

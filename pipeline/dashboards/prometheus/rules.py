@@ -15,7 +15,7 @@ _HEAD = """\
 groups:
 """
 _PLAIN = re.compile(r"[A-Za-z][\w./#-]*|\d+m")
-"""Texts that YAML reads as such without quotes; no keyword of it is among ours."""
+"""Texts that need no quotes in YAML; none of ours is a keyword of YAML."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, rename={"for_": "for"}):
@@ -70,7 +70,7 @@ def _of_a_process(alert: ProcessAlert) -> Rule:
 
 
 def _runbook(anchor: str) -> str:
-    """Return where the section is in the repository; the chart makes an address of it, `runbook_url`."""
+    """Return where the section is in the repository; the chart turns it into an address, `runbook_url`."""
     return f"{RUNBOOK}#{anchor}"
 
 

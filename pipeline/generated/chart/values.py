@@ -10,14 +10,14 @@ from msgspec import Meta
 from schemas.settings import Settings
 
 MOST_WORKERS = 1024
-"""As many as `kafka.partitions` may be; templates refuse more than it is."""
+"""The most that `kafka.partitions` may be; templates refuse more workers than there are partitions."""
 
 Object = dict[str, Any]
 Objects = list[dict[str, Any]]
-"""Kinds of Kubernetes, which the API server checks."""
+"""Kubernetes' own types, which the API server checks."""
 Texts = dict[str, str]
 Port = Annotated[int, Meta(ge=1024, le=65535)]
-"""One that a container without rights may listen on."""
+"""A port on which an unprivileged container may listen."""
 Duration = Annotated[str, Meta(pattern=r"^([0-9]+(ms|[smh]))+$")]
 
 
@@ -94,7 +94,7 @@ class Autoscaling(Closed, frozen=True):
 
 class WorkerPods(Pods, frozen=True, kw_only=True):
     replicas: Annotated[int, Meta(ge=0, le=MOST_WORKERS)] | msgspec.UnsetType = msgspec.UNSET
-    """Helm takes keys away that are null."""
+    """Unset if it is null, as Helm takes such keys away."""
     metrics_port: Port
     autoscaling: Autoscaling
     pod_disruption_budget: bool
@@ -185,4 +185,4 @@ class Values(Closed, frozen=True):
     dashboards: Dashboards
     network_policy: NetworkPolicy
     shared: Object = msgspec.field(default_factory=dict, name="global")
-    """What Helm gives to a chart that is part of another."""
+    """The values `global`, which Helm passes on to a chart that is part of another."""

@@ -30,7 +30,7 @@ SHARDS = 8
 OFFSET = 811
 """Of the example run in its partition."""
 SPREAD = 0x1E3779B97F4A7C15
-"""Nobody's secret: examples are the same each time."""
+"""Fixed instead of secret, so that examples are the same each time."""
 
 SHARD = 4
 FLEET_OFFSET = 4711

@@ -58,7 +58,7 @@ def batch(seq: int, *events: Event, engine_events: int | None = None, replayed: 
 
 
 def notice(at: float, event: Event) -> Batch:
-    """Return what the connector itself has to say `at` seconds after the start."""
+    """Return a notice of the connector, `at` seconds after the start."""
     return Batch(seq=None, ts=START + at, received_at=START + at, events=[event])
 
 

@@ -57,7 +57,7 @@ VALUES: dict[str, Any] = {
     "best_replica": "vllm-3",
     "version": OFFSET,
 }
-"""By column; columns of other names are 0, empty or null, as their types allow."""
+"""By column; other columns are 0, empty or null, as their types allow."""
 OF_TABLE: dict[str, dict[str, Any]] = {
     "fills_10s": {"cold_blocks": 3, "cold_tokens": 48},
     "choices": {"version": FIRST_WINS - CHOICE_OFFSET, "index_age_seconds": 0.031},
@@ -65,7 +65,7 @@ OF_TABLE: dict[str, dict[str, Any]] = {
 
 
 def figures_examples() -> dict[str, msgspec.Struct]:
-    """Return {name: record}, by the name of the table without what says its windows."""
+    """Return {name: record}; the name is that of the table without the length of its windows."""
     return {
         kind.TABLE.removesuffix("_10s"): figure(**_columns(kind))  # type: ignore[attr-defined]
         for kind, figure in FIGURES.items()

@@ -22,7 +22,7 @@ class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     change: str
     open: str
-    """Markdown; what it names in backticks from the root of the checkout are the places of the change."""
+    """Markdown; what it names in backticks, relative to the checkout, are the places of the change."""
     run: list[str]
     """Files and directories of tests."""
     beside: str = ""

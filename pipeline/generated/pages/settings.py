@@ -96,13 +96,13 @@ def _section(name: str, struct: StructType) -> str:
 
 
 def _besides_secret(meaning: str) -> str:
-    """Return what a meaning says besides that the key is a secret, as a sentence."""
+    """Return what a meaning says after the word `Secret`, as a sentence."""
     rest = meaning.removeprefix("Secret").lstrip(";. ")
     return rest[:1].upper() + rest[1:]
 
 
 def _repeated(kind: Type) -> StructType | None:
-    """The struct of a key that is a list of blocks."""
+    """Return the struct of a key that is a list of blocks; None for any other key."""
     if isinstance(kind, VarTupleType) and isinstance(kind.item_type, StructType):
         return kind.item_type
     return None

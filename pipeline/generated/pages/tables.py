@@ -66,7 +66,7 @@ PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
     "fills_series", "hit_potential_series", "hot_prefixes_series", "prefill_costs",
 })  # fmt: skip
-"""What answers most questions, of all tables and views."""
+"""The tables and views that answer most questions."""
 BEGINNING = """\
 **Begin with these ten**, which answer most questions: {names}. Views that end in `_series` read rows of ten
 seconds, minutes or hours, whichever fits the range; the others are what boards and findings are made of."""
@@ -80,9 +80,9 @@ PARTS = frozenset({
     "prefill_hours", "prefill_replicas", "replica_facts",
 })  # fmt: skip
 OF_PARTS = "Parts of the others, or written by ClickHouse itself."
-"""What is said of views that nobody needs to name."""
+"""The description of views that no reader needs to name."""
 COMMON = 3
-"""A column that so many tables have, with one type and meaning, is explained once."""
+"""A column that at least this many tables have, with one type and meaning, is explained once."""
 ARGUMENTS = """\
 Both ends of the time range are included. `from` and `to` are `DateTime('UTC')`, `step` and `seconds`
 `UInt32`, `models` is `Array(String)`. A view gives the winning row of each key of what it reads. The file of
@@ -127,7 +127,7 @@ USUAL = {
     "kept": "7 days",
     "type": "UInt64",
 }
-"""What the introduction says of tables, so that a table need not."""
+"""What the introduction says of tables, so that their sections need not say it."""
 
 
 def row_types() -> dict[str, type]:
@@ -147,7 +147,7 @@ def tables_and_views() -> tuple[dict[str, Table], dict[str, View]]:
 
 
 def _read(view: View, views: dict[str, View]) -> str:
-    """Return what a view reads first that readers may ask, too."""
+    """Return the first of what a view reads that readers may ask as well."""
     while view.table.endswith(INNER):
         view = views[view.table]
     return view.table
@@ -183,7 +183,7 @@ def _described(columns: dict[str, str], name: str) -> list[Column]:
 
 
 def _shared(tables: dict[str, Table]) -> frozenset[Column]:
-    """Return the columns that at least `COMMON` tables have with one type and meaning, but rollups."""
+    """Return the columns that at least `COMMON` tables, except rollups, have with one type and meaning."""
     found = Counter(
         column
         for name, definition in tables.items()
@@ -206,7 +206,7 @@ def _documented(tables: dict[str, Table]) -> dict[str, Table]:
 
 
 def _internal(tables: dict[str, Table], shared: frozenset[Column]) -> str:
-    """Return one table of the columns of tables that only kvlens reads; those alike stand together."""
+    """Return one table of the columns of tables that only kvlens reads; equal ones share a row."""
     alike: dict[tuple[str, str], list[str]] = {}
     for name in INTERNAL:
         for column, kind, meaning in _described(tables[name].columns, name):
@@ -217,7 +217,7 @@ def _internal(tables: dict[str, Table], shared: frozenset[Column]) -> str:
 
 
 def _rollups(definition: Table, tables: dict[str, Table], shared: frozenset[Column]) -> list[str]:
-    """Say what the tables computed from `definition` keep, and which columns they have besides."""
+    """Return what the tables computed from `definition` keep, and the columns that only they have."""
     rollups = [
         found for name, found in tables.items() if name != definition.name and _base(name) == definition.name
     ]
@@ -314,7 +314,7 @@ def _signature(view: View) -> str:
 
 
 def _views(views: dict[str, View]) -> str:
-    """Return a table of the views; those with one description stand together."""
+    """Return a table of the views; those with the same description share a row."""
     alike: dict[str, list[View]] = {}
     for view in views.values():
         alike.setdefault(_gives(view), []).append(view)

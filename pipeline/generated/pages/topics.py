@@ -27,7 +27,7 @@ TAGS = ("type", TABLE_FIELD)
 Field = tuple[str, str, str]
 """Name, type, meaning."""
 DOWNSTREAM = "downstream services"
-"""As `topics.toml` calls readers of others."""
+"""What `topics.toml` calls readers outside kvlens."""
 
 INTRODUCTION = """\
 Names carry the prefix `kafka.topic_prefix` (`kvlens` unless configured). `kvlens topics apply` creates what
@@ -57,9 +57,9 @@ HEADERS = """\
 CloudEvents in binary mode. Besides, each record has `content-type` (`application/msgpack` or
 `application/json`), `ce_specversion` 1.0 and `ce_type`, `kvlens.` and the name of the topic."""
 FIELDS_SHOWN = ("events", "residency")
-"""Tables of `topics.toml` whose fields are on the page; of the others it leads to their schemas."""
+"""Tables of `topics.toml` whose fields are on the page; for the others it links to their schemas."""
 COMMON = 2
-"""A field that so many structs of a topic have, with one meaning, is explained once."""
+"""A field that at least this many structs of a topic have, with one meaning, is explained once."""
 
 ROWS_AS_JSON = """\
 Fields are the columns of the table that `table` names, all required: numbers as JSON numbers, times as text,
@@ -119,7 +119,7 @@ def _key_and_partition(topics: dict[str, Topic]) -> list[str]:
 
 
 def _headers(topics: dict[str, Topic]) -> list[str]:
-    """Return what the headers say that differ from topic to topic."""
+    """Return the section on what differs between the headers of topics."""
     names = ("ce_source", "ce_id", "ce_time")
     told = {topic.name: headers_of(name, topic) for name, topic in topics.items()}
     rows = (
@@ -164,7 +164,7 @@ def _with_parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _shared(structs: list[dict[str, Any]]) -> frozenset[Field]:
-    """Return the fields that `COMMON` structs have with one type and meaning."""
+    """Return the fields that at least `COMMON` structs have with one type and meaning."""
     found = Counter(
         (name, _type(field), _meaning(field))
         for struct in structs
@@ -244,7 +244,7 @@ def _struct(schema: dict[str, Any], shared: frozenset[Field]) -> list[str]:
 
 
 def _meaning(field: dict[str, Any]) -> str:
-    """Return what a field means; of a reason, where its list is."""
+    """Return what a field means; for a reason, a link to the list of its values."""
     meaning = str(field.get("description", ""))
     for name, reasons in reason_docs(schemas.reasons).items():
         listed = ", ".join(map(code, reasons))
