@@ -1,4 +1,4 @@
-"""A quick look at a residency record: whether it may be applied."""
+"""A fast check of whether a residency record may be applied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.residency import KINDS, LATEST_CHANGE, ResidencyRecord
 
 
 def is_acceptable(record: ResidencyRecord) -> bool:
-    """Return whether `acceptance.residency_refusal` has nothing against a record, in a fifth of the time."""
+    """Return whether `acceptance.residency_refusal` would accept a record, in a fifth of the time."""
     if record.decisions is not None and not are_decisions(record.decisions):
         return False
     kinds: list[bytes] = []

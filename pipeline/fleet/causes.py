@@ -1,4 +1,4 @@
-"""Why a block was filled, as numbers; the first cause that holds is the one (docs/figures.md)."""
+"""Causes of fills, as numbers; of several that apply, the first one counts (docs/figures.md)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ CAUSES: Final = (
 """Names as in the columns of `fills_10s`; the index is the number."""
 
 PEER_AT_RECEIVERS: Final = 11
-"""Counts as PEER, and apart."""
+"""Counts as PEER, and separately as PEER_PART."""
 EVICTED_AT_RECEIVERS: Final = 12
-"""Counts as EVICTED_ELSEWHERE, and apart."""
+"""Counts as EVICTED_ELSEWHERE, and separately as EVICTED_PART."""
 
 TRANSFERRED_PART: Final = 0
 PEER_PART: Final = 1
 EVICTED_PART: Final = 2
 PARTS: Final = ("transferred_again", "peer_at_receivers", "evicted_at_receivers")
-"""What is counted apart of the tokens of a cause, named as in the columns; the index is the number."""
+"""Parts of a cause's tokens, counted separately as well; named like the columns, numbered by index."""
 
 NEEDED_BUCKETS: Final = 48
-"""Of extra cache, in tokens: bucket k holds what 2**k suffice for and 2**(k-1) may not; the last is open."""
+"""Buckets of extra cache needed: for bucket k 2**k tokens suffice and 2**(k-1) may not; the last is open."""

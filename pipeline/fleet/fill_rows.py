@@ -1,4 +1,4 @@
-"""Rows of fills and of the capacity curve, made of columns: a row object a source costs little then."""
+"""Rows of fills and of the capacity curve, built column by column, which makes a row per source cheap."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Place(NamedTuple):
 
 
 def fill_rows(cells: Cells, numbers: I64, places: Sequence[Place], *, shard: int, one_in: int) -> list[Row]:
-    """Return the rows of the cells with these numbers, of which `places` says whose they are."""
+    """Return the rows of the cells with these numbers; `places` says whose each one is."""
     if not places:
         return []
     blocks, tokens = cells.blocks[numbers] * one_in, cells.tokens[numbers] * one_in

@@ -1,4 +1,4 @@
-"""Who holds and who lost which block: the flat tables that the compiled loop walks, with room in them."""
+"""Who holds and who lost which block: the flat tables of the compiled loop, and how they grow and shrink."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from pipeline.residency.row_bytes import concatenated, copied
 from schemas.fleet_checkpoints import TableName
 
 CHUNK = 8192
-"""Changes followed at once: room is made for all of them before."""
+"""Changes followed in one go; room for all of them is made first."""
 LARGE = 1 << 18
-"""Slots: a table of so many takes some ten milliseconds to move."""
+"""Slots: moving a table of this size takes about ten milliseconds."""
 EARLY = 0.6
-"""Load at which a large table of blocks or pairs grows when there is time; it has to at LOAD."""
+"""Load at which a large table of blocks or pairs grows if there is time; at LOAD it has to."""
 EARLY_LOSSES = 0.8
-"""The same of the losses, which have to grow when all rows are taken."""
+"""The same for losses, which have to grow only when all rows are used."""
 
 
 class Index:
@@ -67,7 +67,7 @@ class Index:
             self.refills = refills_of(rows_of(REFILL, fields), int(forgotten))
 
     def copied(self) -> dict[TableName, Table]:
-        """Return copies of the tables for a base: their slots as they are, which takes the least time."""
+        """Return copies of the tables for a base, with their slots as they are, which is fastest."""
         refills = self.refills.rows[self.refills.rows["root"] != 0]
         return {
             "blocks": copied(self.blocks),
@@ -90,7 +90,7 @@ class Index:
         return None if window == NO_WINDOW else window
 
     def room_for_source(self, number: int) -> None:
-        """Make sure that a source of this number can be counted."""
+        """Make sure that a source with this number can be counted."""
         while number >= len(self.clock.pairs_of_source):
             self.clock = self.clock._replace(
                 pairs_of_source=doubled(self.clock.pairs_of_source),
@@ -98,9 +98,9 @@ class Index:
             )
 
     def make_room(self, coming: int, *, blocks_each: int, max_ghosts: int) -> None:
-        """Make room for changes: as many pairs and losses, and `blocks_each` times as many blocks.
+        """Make room for `coming` changes: a pair and a loss for each, and `blocks_each` blocks.
 
-        No more than `max_ghosts` losses are remembered.
+        At most `max_ghosts` losses are remembered.
         """
         counters = self.clock.counters
         used, capacity = int(counters[USED_BLOCKS]), len(self.blocks)
@@ -119,7 +119,7 @@ class Index:
         return self._blocks_fill_up or self._pairs_fill_up or self._losses_fill_up(max_ghosts)
 
     def grow_early(self, *, max_ghosts: int) -> None:
-        """Double the tables that want room."""
+        """Double the tables that will have to grow soon."""
         if self._blocks_fill_up:
             self._move_blocks(2 * len(self.blocks))
         if self._pairs_fill_up:
@@ -165,12 +165,12 @@ class Index:
         return concatenated([before_the_turn, behind])
 
     def _put_losses(self, losses: Losses) -> None:
-        """Put the losses that there are, oldest first, into a table without any."""
+        """Write losses, oldest first, into the empty table."""
         begin = int(self.clock.counters[HEAD]) & (len(self.losses) - 1)
         before_the_turn = losses[: len(self.losses) - begin]
         behind = losses[len(before_the_turn) :]
         for at, some in ((begin, before_the_turn), (0, behind)):
-            # As bytes, at the speed of memory: numpy would copy rows field by field.
+            # As bytes, at the speed of memory: numpy would copy the rows field by field.
             self.losses[at : at + len(some)].view(np.uint8)[:] = some.view(np.uint8)
 
 
@@ -179,7 +179,7 @@ def _fills_up(capacity: int, used: int, early: float) -> bool:
 
 
 def _capacity_to_stay(used: int) -> int:
-    """Return a capacity at which blocks or pairs do not want room at once: they would be moved twice."""
+    """Return a capacity at which blocks or pairs need not grow early at once: they would be moved twice."""
     capacity = capacity_for(used)
     return 2 * capacity if _fills_up(capacity, used, EARLY) else capacity
 

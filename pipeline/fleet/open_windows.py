@@ -1,4 +1,4 @@
-"""Figures of the windows that are still open: of every source's fills, and of redundancy as it is."""
+"""Figures of open windows: of every source's fills, and of the current redundancy."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from schemas.rows import Row
 from schemas.trust import TRUST_ORDER
 
 CARRY_LIMIT = 360
-"""Windows of unchanged redundancy written at once; the rest follows at the next checkpoint."""
+"""Windows of unchanged redundancy written in one go; a checkpoint leaves the rest to the next one."""
 ENDED = 256
-"""Windows of cells that may end before somebody asks for their rows."""
+"""Windows of cells that may end before their rows have to be taken."""
 _OWNERS = 5
 
 
@@ -40,7 +40,7 @@ def cells_of(capacity: int) -> Cells:
 
 
 def gauges_of(capacity: int) -> Gauges:
-    """Return gauges of nothing."""
+    """Return gauges that are all zero."""
     return Gauges(
         np.zeros((capacity, _OWNERS), np.int64),
         np.zeros(capacity, np.int64),
@@ -52,7 +52,7 @@ def gauges_of(capacity: int) -> Gauges:
 
 
 class OpenWindows:
-    """Cells and gauges by number, and the rows they give."""
+    """Cells and gauges by number, and their rows."""
 
     def __init__(self, head: FleetHead, names: Names, *, shard: int, packed: Packed) -> None:
         """`head` says whose cells and gauges these are; `packed` has their figures, if there is a base."""
@@ -64,18 +64,18 @@ class OpenWindows:
         self.cells = put_into(self.cells, packed.get("cells", ()))
         self.gauges = put_into(gauges_of(4), packed.get("gauges", ()))
         self.spaces_of_source: dict[int, set[int]] = {}
-        """Hash domains and groups that a source had blocks of, by number."""
+        """Numbers of the hash domains and groups that each source had blocks of."""
         self._cell_numbers: dict[tuple[int, int], int] = {}
         """(source, space) to cell."""
         self._places: dict[int, Place] = {}
-        """Cell to whose it is."""
+        """Cell to the source and space that it is of."""
         for number, cell in enumerate(head.cells):
             if cell is not None:
                 self._name(number, cell)
         self._gauge_numbers = {(gauge.space, gauge.medium): at for at, gauge in enumerate(head.gauges)}
         """(space, medium) to gauge."""
         self._free = [number for number, cell in enumerate(head.cells) if cell is None]
-        # A damaged base may have figures of nobody.
+        # A damaged base may have figures in free cells.
         self.cells.dirty[self._free] = 0
         self.ended = Ended(np.zeros(ENDED, np.int64), np.zeros(1, np.int64), cells_of(ENDED))
 
@@ -128,7 +128,7 @@ class OpenWindows:
             self.cells.windows[held:] = NO_WINDOW
 
     def forget(self, source: int) -> list[Row]:
-        """Give the cells of a source back; return their last rows."""
+        """Free the cells of a source; return their last rows."""
         rows: list[Row] = []
         for space in self.spaces_of_source.pop(source, ()):
             number = self._cell_numbers.pop((source, space))
@@ -161,21 +161,21 @@ class OpenWindows:
         return self._fill_rows(self.cells, numbers.tolist(), numbers)
 
     def _fill_rows(self, cells: Cells, numbers: list[int], at: I64) -> list[Row]:
-        """Return rows of the figures at these places, which are of the cells with these numbers."""
+        """Return rows of the figures in the places `at`, which belong to the cells with these numbers."""
         places = [self._places[number] for number in numbers]
         return fill_rows(cells, at, places, shard=self._shard, one_in=self._head.one_in)
 
     def gauges_changed(self, window: int) -> None:
-        """Changes within the shard's `window` moved gauges, whose rows show an older state from then on."""
+        """Note that changes within `window` moved gauges: rows from there on show an older state."""
         for number in np.flatnonzero(self.gauges.dirty).tolist():
             self._head.gauges[number].written = window - 1
         self.gauges.dirty[:] = 0
 
     def redundancy(self, to: int, trusts: dict[int, int], *, again: bool = False) -> list[Row]:
-        """Return the redundancy of every window up to `to` that was not written as it is now.
+        """Return rows of every window up to `to` for which the current redundancy is not written yet.
 
-        `trusts` holds the worst trust of each space, as index of TRUST_ORDER. With `again`, rows of later
-        windows that were written with an older state are written anew, too.
+        `trusts` holds the worst trust of each space, as an index of TRUST_ORDER. With `again`, later windows
+        that were written with an older state get new rows, too.
         """
         rows: list[Row] = []
         for number, gauge in enumerate(self._head.gauges):
@@ -197,7 +197,7 @@ class OpenWindows:
     def _redundancy_row(self, number: int, gauge: FleetGauge, window: int, trusts: dict[int, int]) -> Row:
         gauges, scale = self.gauges, self._head.one_in
         space = self._names.spaces.by_number[gauge.space]
-        # Below zero only where a damaged base named a gauge wrongly: tables take no such number.
+        # Negative only if a damaged base named the wrong gauge: the tables take no negative numbers.
         owners = np.maximum(gauges.owners[number] * scale, 0).tolist()
         return RedundancyRow(
             window=windows.window_start(window),

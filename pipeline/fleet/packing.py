@@ -13,10 +13,10 @@ from pipeline.fleet.kernel.tables import BLOCK, LOSS, PAIR, Blocks, Losses, Pair
 from schemas.fleet_checkpoints import FleetPart, TableName
 
 PART_BYTES = 4 << 20
-"""Of a record, well below the topic's 8 MB bound."""
+"""Size of a record, well below the topic's limit of 8 MB."""
 
 Columns = Sequence[npt.NDArray[Any]]
-"""Arrays of rows, in most tables as many in each."""
+"""One array per column, in most tables all of the same length."""
 Table = Columns | npt.NDArray[Any]
 """Columns, or the slots of a table of structured rows; those with a key of zero are free."""
 Packed = Mapping[TableName, Sequence[bytes]]
@@ -24,7 +24,7 @@ Packed = Mapping[TableName, Sequence[bytes]]
 
 
 class Rows(NamedTuple):
-    """What a base has most of: the rows of its blocks, pairs and losses, of these the oldest first."""
+    """The largest tables of a base: its blocks, its pairs and its losses, oldest first."""
 
     blocks: Blocks
     pairs: Pairs
@@ -52,7 +52,7 @@ def rows_of(kind: np.dtype[Any], packed: Sequence[bytes]) -> npt.NDArray[Any]:
 
 
 def rows_in(packed: dict[TableName, list[bytes]]) -> Rows:
-    """Take the rows of blocks, pairs and losses out of the tables of a base; none if not there."""
+    """Remove the blocks, pairs and losses from the tables of a base and return them; none if not there."""
     return Rows(
         rows_of(BLOCK, packed.pop("blocks", ())),
         rows_of(PAIR, packed.pop("pairs", ())),
@@ -61,9 +61,9 @@ def rows_in(packed: dict[TableName, list[bytes]]) -> Rows:
 
 
 def put_into(table: _Table, packed: Sequence[bytes]) -> _Table:
-    """Return the table with its first rows as they were packed; what is missing is as it was.
+    """Return the table with its first rows replaced by those that were packed, if any.
 
-    A table that is too small becomes as large as it must be.
+    A table that is too small grows to their number.
     """
     if not packed:
         return table
@@ -79,7 +79,7 @@ def put_into(table: _Table, packed: Sequence[bytes]) -> _Table:
 
 
 def parts_of(epoch: int, tables: Mapping[TableName, Table]) -> Iterator[FleetPart]:
-    """Yield the parts of a base, none of a table without rows; a part is packed when it is asked for."""
+    """Yield the parts of a base, none for an empty table; each is packed only when it is asked for."""
     for name, table in tables.items():
         for columns in _portions(table):
             yield FleetPart(epoch, name, [column.tobytes() for column in columns])
@@ -88,7 +88,7 @@ def parts_of(epoch: int, tables: Mapping[TableName, Table]) -> Iterator[FleetPar
 def _portions(table: Table) -> Iterator[Columns]:
     if isinstance(table, np.ndarray):
         slots = max(1, PART_BYTES // table.dtype.itemsize)
-        # Whole rows are taken as bytes, because column by column takes twice as long.
+        # Rows are selected as bytes: column by column it would take twice as long.
         as_bytes = np.dtype((np.void, table.dtype.itemsize))
         for start in range(0, len(table), slots):
             rows = table[start : start + slots]
@@ -103,7 +103,7 @@ def _portions(table: Table) -> Iterator[Columns]:
 
 
 def joined(parts: Sequence[FleetPart]) -> dict[TableName, list[bytes]]:
-    """Return the columns of the tables that the parts are of, in their order."""
+    """Return the columns of each table, joined from its parts in their order."""
     tables: dict[TableName, list[list[bytes]]] = {}
     for part in parts:
         tables.setdefault(part.table, []).append(part.columns)

@@ -1,4 +1,4 @@
-"""A residency record as pieces: the changes of one source and pool, and what they have in common."""
+"""A residency record split into pieces: the changes of one source and pool, with what they have in common."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from schemas.trust import TRUST_ORDER
 
 _TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
 TRANSFER_SECONDS = 2.0
-"""So much later than they happened count changes of sources that receive KV: what arrives by transfer was
+"""Changes of sources that receive KV count this much later than they happened: what arrives by transfer was
 filled at its origin just before, and clocks of engines differ."""
 _Row = tuple[int, int, bool, int, int, float, bool, NamedPool, tuple[int, ...]]
-"""Source, salt of its runs, whether it receives, life, trust, until when losses may be unknown, alone,
-pool, lineages."""
+"""Source, salt of its runs, whether it receives KV, number of its engine session, trust, until when losses
+may be unknown, alone, pool, lineages."""
 
 
 class RecordPieces(NamedTuple):
-    """The pieces of one record, by what reads them."""
+    """The pieces of one record, as needed by the code that reads each part."""
 
     packed: PackedColumns
     order: PieceOrder
@@ -37,7 +37,7 @@ class RecordPieces(NamedTuple):
 
 
 class RecordSources:
-    """Takes sources in as records name them."""
+    """Splits records into pieces, and registers the sources and pools that they name."""
 
     def __init__(self, sources: Sources, pools: PoolNames, comparing: Comparing, *, horizon: float) -> None:
         """Losses are remembered for `horizon` seconds."""
@@ -86,7 +86,7 @@ class RecordSources:
         )
 
     def _rows(self, record: ResidencyRecord, packed: PackedColumns) -> list[_Row]:
-        """Return a row per piece; whether losses may be unknown is as of what came before its changes."""
+        """Return a row per piece; `unsure_until` is as it was before the record's changes of that source."""
         rows: list[_Row] = []
         latest = iter(_latest_times(packed))
         for said in record.sources:
@@ -127,7 +127,7 @@ def _salt_of_runs(said: SourceChanges, part: ResidencyChanges) -> int:
 
 @functools.lru_cache(1 << 12)
 def salt_of_runs(replica: str, dp_rank: int, incarnation: int, group_idx: int) -> int:
-    """Return 64 bits that tell the runs of a session and group from those of others, in all shards.
+    """Return 64 bits that distinguish the runs of a session and group from those of others, in all shards.
 
     Two connectors that read one engine announce the same blocks at the same time, as two sessions; so do the
     groups of a hybrid engine, whose hashes are the same.

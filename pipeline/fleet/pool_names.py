@@ -1,4 +1,4 @@
-"""What all changes of a source's pool have in common, found by name and remembered."""
+"""What all changes of a source's pool have in common, looked up by name and cached."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class NamedPool(NamedTuple):
     gauge: int
     cell: int
     lineage: tuple[int]
-    """Number of the one without a LoRA."""
+    """Number of the lineage without a LoRA."""
 
 
 class PoolNames:
-    """Pools by name: a record that names one again costs one look."""
+    """Pools by name, cached: a pool that a record names again costs one lookup."""
 
     def __init__(self, names: Names, open_windows: OpenWindows) -> None:
-        """New names are added to both."""
+        """New names are added to `names` and `open_windows`."""
         self._names = names
         self._open = open_windows
         self._known: dict[int, dict[tuple[str, str, int, str, bool], NamedPool]] = {}
         """By source."""
 
     def of(self, source: int, said: SourceChanges, part: ResidencyChanges) -> NamedPool:
-        """Return the pool that `said`, of the source with this number, has changes of in `part`."""
+        """Return the pool that the changes in `part` are of; `said` is from the source with this number."""
         known = self._known.get(source)
         if known is None:
             known = self._known[source] = {}
@@ -74,5 +74,5 @@ class PoolNames:
         return *pool.lineage, *[of(pool.space, lora).number for lora in part.loras]
 
     def forget(self, source: int) -> None:
-        """A source's number and cells were given back."""
+        """Forget the pools of a source whose number and cells were freed."""
         self._known.pop(source, None)

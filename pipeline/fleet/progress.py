@@ -1,4 +1,4 @@
-"""How far event time has come in the fleet, as all partitions of the events topic say what they have read."""
+"""How far event time has come in the fleet, by what each partition of the events topic reports as read."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from schemas.fleet_checkpoints import FleetProgress
 from schemas.residency import ResidencyRecord
 
 HEARD_LATELY = 60.0
-"""Seconds of the log: clocks are judged by partitions in which something changed so lately, or if there are
-none, by the next one in which something does."""
+"""Seconds of the log's time: clocks are judged by partitions in which something changed within this time or,
+if there are none, by the next one in which something changes."""
 
 
 class Progress:
-    """Follows the partitions; a record of a state that has all records of a log waits for none."""
+    """Follows the partitions of the events topic. A record that names no partitions waits for none."""
 
     def __init__(self, of: dict[int, FleetProgress]) -> None:
         """`of` is that of the head: what is known of each partition, by number."""
         self._of = of
         self._event_time = -math.inf
         self._until = math.inf
-        """Event time stays as it is while partitions go on that are read beyond this time of the log."""
+        """Only records of partitions that were read up to this time of the log or less move event time."""
 
     def heard(self, record: ResidencyRecord) -> float:
-        """Take in what a record says; return the event time that the fleet has come to: what comes later is
-        of later events, as far as clocks agree. -inf: a partition was not heard yet. inf: nobody waits."""
+        """Take in a record; return the event time that the fleet has reached: later records are of later
+        events, as far as clocks agree. -inf: a partition has not reported yet. inf: nothing has to wait."""
         if not record.partitions:
             return math.inf
         partition = self._of.setdefault(record.partition, FleetProgress())
@@ -47,7 +47,7 @@ class Progress:
         for partition in heard:
             offsets = partition.offsets
             if len(offsets) > 1 and offsets[1][0] <= read_to:
-                # Only the last one until then matters from now on.
+                # Of those up to then, only the last one matters from now on.
                 del offsets[: bisect_right(offsets, (read_to, math.inf)) - 1]
             if not offsets:
                 continue

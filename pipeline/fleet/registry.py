@@ -1,6 +1,6 @@
 """Small numbers for sources, hash domains and media, so that tables need no names.
 
-All of them are kept in the head of the checkpoint; what is here finds them by name.
+All of them are kept in the head of the checkpoint; the classes here find them by name.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LAST_BIT = 13
 class Space:
     """A hash domain, model and group: hashes compare only inside one.
 
-    A domain belongs to one model. What a source says of another one is apart, so that no source names the
-    figures of others.
+    A domain belongs to one model. If a source names another model, that is a space of its own, so that no
+    source can rename the figures of others.
     """
 
     number: int
@@ -35,19 +35,19 @@ class Space:
     group_idx: int
     constant: int
     salt: int
-    """Keeps it apart from others that hash the same tokens to the same blocks; follows from its name."""
+    """Separates it from spaces that hash the same tokens to the same blocks; follows from its name."""
 
 
 class Media:
     """Bits of the media a source may hold a block on; the GPU's is 0."""
 
     def __init__(self, bits: dict[str, int]) -> None:
-        """`bits` is that of the head: name, with an ending where removals are not announced, to bit."""
+        """`bits` is that of the head: name, with a suffix where removals are not announced, to bit."""
         self.bits = bits
         bits.setdefault("gpu", 0)
 
     def bit(self, medium: str, *, store_only: bool) -> int:
-        """Return the bit; media beyond the eighth, or the sixth that is store-only, share one.
+        """Return the bit; all media from the eighth on, or from the sixth store-only one on, share one.
 
         A GPU is never store-only.
         """
@@ -63,7 +63,7 @@ class Media:
 
 @dataclass(slots=True, frozen=True)
 class Lineage:
-    """What the hashes of a chain of blocks depend on besides its tokens."""
+    """What the hashes of a chain of blocks depend on apart from its tokens."""
 
     number: int
     space: Space
@@ -83,7 +83,7 @@ class Lineages:
             self._add(spaces.by_number[each.space], each.lora)
 
     def of(self, space: Space, lora: str = "") -> Lineage:
-        """Return the lineage, a new one when it is the first time; beyond MAX_LINEAGES the last one."""
+        """Return the lineage, adding it if it is new; beyond MAX_LINEAGES, the last one."""
         lineage = self.by_name.get((space.number, lora))
         if lineage is None:
             if len(self.by_number) == MAX_LINEAGES:
@@ -100,7 +100,7 @@ class Lineages:
 
 
 class Sources:
-    """Sources by name and by number; numbers are used again."""
+    """Sources by name and by number; numbers are reused."""
 
     def __init__(self, by_number: list[FleetSource | None]) -> None:
         """`by_number` is that of the head."""
@@ -126,14 +126,14 @@ class Sources:
         return source
 
     def forget(self, source: FleetSource) -> None:
-        """Give a source's number back."""
+        """Free a source's number."""
         del self.by_name[source.replica, source.dp_rank]
         self.by_number[source.number] = None
         self._free.append(source.number)
         self._ranks = None
 
     def ranks(self) -> I64:
-        """Return for each number which one its source is by name, from 1; 0 for numbers without a source."""
+        """Return for each number its source's rank by name, from 1; 0 for numbers without a source."""
         if self._ranks is None:
             self._ranks = np.zeros(len(self.by_number), np.int64)
             for rank, name in enumerate(sorted(self.by_name), 1):
@@ -153,7 +153,7 @@ class Spaces:
             self._add(each)
 
     def of(self, hash_domain: str, model: str, group_idx: int) -> Space:
-        """Return the space, a new one when it is the first time."""
+        """Return the space, adding it if it is new."""
         space = self.by_name.get((hash_domain, model, group_idx))
         if space is None:
             self._known.append(FleetSpace(hash_domain, model, group_idx))
@@ -171,7 +171,7 @@ class Spaces:
 
 
 class Names(NamedTuple):
-    """What the tables of a shard name by numbers."""
+    """What the tables of a shard refer to by number."""
 
     sources: Sources
     spaces: Spaces
@@ -180,6 +180,6 @@ class Names(NamedTuple):
 
 
 def names_in(head: FleetHead) -> Names:
-    """Return what a head names; what is new is added to the head, too."""
+    """Return what a head names; what is added later is added to the head, too."""
     spaces = Spaces(head.spaces)
     return Names(Sources(head.sources), spaces, Lineages(head.lineages, spaces), Media(head.media))

@@ -17,7 +17,7 @@ from schemas.settings import Kafka
 class ResidencyReader(Reader[ResidencyRecord]):
     """Decodes records one by one."""
 
-    # The markers of the replica agent's transactions take offsets.
+    # The markers of the replica agent's transactions occupy offsets.
     contiguous: ClassVar[bool] = False
 
     def __init__(self, kafka: Kafka) -> None:

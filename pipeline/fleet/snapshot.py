@@ -13,21 +13,21 @@ from schemas.checkpoints import CheckpointFormat
 from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, TableName, part_key
 
 BYTES_AT_ONCE = 8 << 20
-"""Of a base, per checkpoint: a checkpoint must not hold the worker up."""
+"""Bytes of a base per checkpoint: a checkpoint must not hold the worker up."""
 MIN_CHANGES = 100_000
 MAX_SECONDS = 600.0
-"""Between two bases while anything changes: far less than the log keeps, and fewer than MIN_CHANGES take no
-time to apply again."""
+"""Longest time between two bases while anything changes: far less than the log's retention; and fewer than
+MIN_CHANGES take no time to apply again."""
 CATCHING_UP_SECONDS = 15.0
-"""A shard whose latest event is older catches up while it changes: agents that keep up make a round every
-four seconds or sooner. Copying its tables would hold the end of catching up off by a second a shard."""
+"""A shard that changes while its latest event is older than this catches up: agents that keep up make a round
+every four seconds or sooner. Copying its tables would prolong catching up by a second per shard."""
 _TURNOVER = 0.5
-"""Changes between two bases, of the number of entries."""
+"""Changes between two bases, as a share of the number of entries."""
 _TURNOVER_CATCHING_UP = 4.0
-"""The same of a shard that catches up: what a base would save, should the worker die, is applied again sooner
-than bases are copied, packed, sent and kept as often as that."""
+"""The same for a shard that catches up: should the worker die, what a base would have saved is applied again
+sooner than bases that frequent are copied, packed, sent and kept."""
 _GOLDEN = 0.618
-"""Its multiples lie far apart, modulo 1, however many there are."""
+"""Its multiples modulo 1 lie far apart, however many there are."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_format = msgspec.msgpack.Decoder(CheckpointFormat).decode
@@ -40,14 +40,14 @@ class Base(NamedTuple):
 
     head: FleetHead
     tables: Packed
-    """Those without rows of their own."""
+    """All tables but those in `rows`."""
     rows: Rows
 
 
 def load(latest: Mapping[bytes, bytes]) -> Base | None:
     """Return the base there is, if any; `latest` holds the last committed value of every key.
 
-    Raises CheckpointFormatUnknown, CheckpointCorrupt when parts are missing, and ValueError for odd lengths.
+    Raises CheckpointFormatUnknown, CheckpointCorrupt when parts are missing, and ValueError for bad lengths.
     """
     value = latest.get(HEAD_KEY)
     if value is None:
@@ -71,7 +71,7 @@ def load(latest: Mapping[bytes, bytes]) -> Base | None:
 class Bases:
     """Writes a base when enough changed since the last one, in portions.
 
-    The tables are copied as they are, which is quick; each checkpoint then packs as much as it takes.
+    The tables are copied as they are, which is quick; each checkpoint then packs a portion.
     """
 
     def __init__(
@@ -79,23 +79,23 @@ class Bases:
     ) -> None:
         """`tables` returns copies of the arrays that belong to the head as they are now.
 
-        Shards change alike, so each begins with a part of its own of the time between two bases: a worker
-        has the copies of a few of them at a time.
+        Shards change alike, so the first interval of each is shortened differently: a worker has the copies
+        of only a few of them at a time.
         """
         self._share = 1.0 - shard * _GOLDEN % 1.0
-        """Of the time between two bases that passes before the first one."""
+        """Share of the time between two bases that passes before the first one."""
         self._head = head
         self._tables = tables
         self._followed = head.followed
         self._seen = head.followed
-        """Changes followed when it was last asked for records."""
+        """Changes followed when `take` was last called."""
         self._made_at: float | None = None
         self._waiting: Iterator[tuple[bytes, bytes]] | None = None
 
     def take(self, now: float, entries: int, latest: float) -> list[tuple[bytes, bytes]]:
         """Return the (key, value) records to commit at wall clock `now`; often none.
 
-        A base of so many `entries` is worth its writing when a good part of them changed. `latest` is the
+        A base of `entries` rows is worth writing once a good part of them changed. `latest` is the
         latest event time.
         """
         if self.due(now, entries, latest):
@@ -113,7 +113,7 @@ class Bases:
         return records
 
     def begin(self, now: float) -> None:
-        """Copy the tables, which takes as long as that much memory does; a base of them follows."""
+        """Copy the tables, which takes as long as copying that much memory; a base of them follows."""
         self._head.epoch += 1
         tables = self._tables()
         self._waiting = self._base(_decode_head(_encode(self._head)), tables)
@@ -122,7 +122,7 @@ class Bases:
         self._share = 1.0
 
     def due(self, now: float, entries: int, latest: float) -> bool:
-        """Return whether a base shall begin at wall clock `now`."""
+        """Return whether a base is to begin at wall clock `now`."""
         if self._waiting is not None:
             return False
         if self._made_at is None:
@@ -135,7 +135,7 @@ class Bases:
         return changes > 0 and now - self._made_at >= MAX_SECONDS * self._share
 
     def _base(self, head: FleetHead, tables: Mapping[TableName, Table]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the records of a base; `head` and `tables` are those of one moment."""
+        """Yield the records of a base; `head` and `tables` are of the same moment."""
         head.parts, head.format = 0, FORMAT
         for part in parts_of(head.epoch, tables):
             yield part_key(head.epoch, head.parts), _encode(part)

@@ -1,7 +1,7 @@
 """Whether the head and the tables of a base fit together, so that compiled loops find what they look for.
 
-The types of `schemas.fleet_checkpoints` bound single values. Here it is lengths, numbers that name rows of
-other tables, and sums that two tables must agree on.
+The types of `schemas.fleet_checkpoints` bound single values. This module checks lengths, numbers that refer
+to rows of other tables, and sums on which two tables must agree.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Array = npt.NDArray[Any]
 
 
 def contradiction(base: Base) -> str | None:
-    """Return what of a base contradicts the rest; None if nothing does. Raises ValueError for odd lengths."""
+    """Return what of a base contradicts the rest, None if nothing. Raises ValueError for wrong lengths."""
     head, tables, rows = base
     checks = (
         ("names", _names_fit(head)),
@@ -82,7 +82,7 @@ def _names_fit(head: FleetHead) -> bool:
 
 
 def _as_many(table: Sequence[Array], packed: Sequence[bytes], rows: int) -> bool:
-    """Return whether every column of a table like `table` is packed with so many rows."""
+    """Return whether every column of a table like `table` is packed with `rows` rows."""
     if not packed:
         return rows == 0
     widths = [column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in table]
@@ -114,7 +114,7 @@ def _labels_fit(head: FleetHead, tables: Packed) -> bool:
     at, firsts = np.frombuffer(slots, _I64), rows_of(FIRST, fields)
     return bool(
         len(parents) == len(members) == count
-        # A label is joined to an older one, so that the way to the oldest ends.
+        # A label is joined only to an older one, so that the path of parents ends.
         and ((parents >= 0) & (parents <= np.arange(count))).all()
         and len(labels) == len(returns)
         and ((labels >= -1) & (labels < count)).all()
@@ -143,7 +143,7 @@ def _refills_fit(head: FleetHead, tables: Packed) -> bool:
 
 
 def _waiting_fit(head: FleetHead, tables: Packed) -> bool:
-    """Return whether changes that wait name what there is."""
+    """Return whether waiting changes refer only to what there is."""
     waiting = tables.get("waiting", ())
     if not waiting:
         return True
@@ -178,7 +178,7 @@ def _waiting_fit(head: FleetHead, tables: Packed) -> bool:
 
 
 def _fills_fit(head: FleetHead, tables: Packed) -> bool:
-    """Tell whether fills that wait would count in places that there are."""
+    """Return whether waiting fills would count in cells and buckets that there are."""
     fills = rows_of(FILL, tables.get("fills", ()))
     cells = np.array([cell is not None for cell in head.cells], np.bool_)
     return bool(
@@ -197,7 +197,7 @@ def _fills_fit(head: FleetHead, tables: Packed) -> bool:
 
 
 def _blocks_fit(head: FleetHead, tables: Packed, rows: Rows) -> bool:
-    """Compare blocks, who holds or lost them, and the losses, which the clock counts."""
+    """Return whether blocks, pairs and losses fit together, and fit the clock's counters."""
     blocks, pairs, losses = rows
     packed = tables.get("clock", ())
     if not packed:
@@ -244,13 +244,13 @@ def _blocks_fit(head: FleetHead, tables: Packed, rows: Rows) -> bool:
 
 
 def _received_evicted(pairs: Array, losses: Array, first: int) -> int:
-    """Return how many evictions are remembered of sources that received KV."""
+    """Return how many remembered evictions are of blocks that came while their source received KV."""
     lost = pairs["position"][pairs["media"] & HAS_LOSS != 0] - np.uint32(first & 0xFFFFFFFF)
     return int(((losses["received"] != 0) & (losses["cleared"] == 0))[lost].sum())
 
 
 def _gauges_fit(blocks: Array, tables: Packed) -> bool:
-    """Return whether the gauges add up to what the blocks say, and none is below zero."""
+    """Return whether no gauge is below zero, and all add up to what the blocks have."""
     packed = tables.get("gauges", ())
     if not packed:
         return not len(blocks) or not blocks["owners"].any()

@@ -1,4 +1,4 @@
-"""State of one shard: applies residency records in the order of the log, and gives rows and checkpoints."""
+"""State of one shard: applies residency records in the order of the log, and makes rows and checkpoints."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Cut:
 
 
 def one_in(rate: float) -> int:
-    """Return n so that one block in n is the nearest to the sample rate."""
+    """Return the n for which one block in n is nearest to the sample rate."""
     return max(1, round(1 / rate))
 
 
@@ -76,11 +76,11 @@ class FleetState(State[ResidencyRecord, Cut]):
         """Redundancy is carried forward for `carry_seconds` after the last change.
 
         A source without blocks, remembered losses or changes for `forget_seconds` is forgotten.
-        A `base` of another sample rate is of no use: the log is read from its beginning then.
+        A `base` of another sample rate is not used: the log is read from its beginning then.
         """
         sampled = one_in(settings.sample_rate)
         if base is None or base.head.one_in != sampled:
-            # Parts of the other base must not be taken for some of the next one.
+            # The epoch goes on, so that parts of the old base are not taken for parts of the next one.
             base = Base(FleetHead(sampled, epoch=base.head.epoch if base is not None else 0), {}, rows_in({}))
         self.shard = shard
         self.head = head = base.head
@@ -169,14 +169,14 @@ class FleetState(State[ResidencyRecord, Cut]):
         return None if is_acceptable(record) else residency_refusal(record)
 
     def set_aside(self, offset: int, refused: RecordRefused) -> None:
-        """Leave out the record at `offset`: what its sources lost before may not be known any more."""
+        """Leave out the record at `offset`: earlier losses of its sources may be unknown from here on."""
         for name, source in self.names.sources.by_name.items():
             if refused.names(*name):
                 self._unsure(source)
         self.next_offset = offset + 1
 
     def skip_removed(self, beginning: int) -> None:
-        """Go on at `beginning`: the records before it that were not applied are gone, whosever they were."""
+        """Go on at `beginning`: unapplied records before it are gone, and they may be of any source."""
         for source in self.names.sources.by_name.values():
             self._unsure(source)
         self.next_offset = beginning
@@ -185,7 +185,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         source.unsure_until = max(source.unsure_until, source.seen + self._settings.horizon_seconds)
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
-        """Apply the record at `offset`, which `refusal` has nothing against."""
+        """Apply the record at `offset`, which `refusal` has accepted."""
         self._forget_sources()
         self.next_offset = offset + 1
         self._applied = offset
@@ -200,7 +200,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         for late in self._undecided.given_up(record, until, self._settings.max_waiting - self._waiting.count):
             self._wait(late)
         self._out_of_order["unknown_role"] += before - self._undecided.count
-        # What waits to be decided may count as early as it happened.
+        # Undecided changes may turn out to be due as early as they happened: later ones wait for them.
         self._count_due(min(until, math.nextafter(self._undecided.earliest, 0.0)), offset)
 
     def _wait(self, record: ResidencyRecord) -> None:
@@ -221,7 +221,7 @@ class FleetState(State[ResidencyRecord, Cut]):
             self._out_of_order["late"] += late
 
     def _count_due(self, until: float, offset: int) -> None:
-        """Let everything count that is due, or too much to wait."""
+        """Count all changes that are due, and the earliest beyond the number that may wait."""
         beyond = self._waiting.beyond(self._settings.max_waiting)
         waited = self._waiting.count
         due = self._waiting.take(max(until, beyond))
@@ -234,7 +234,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         self._comparing.meet(due.changes, due.origins)
 
     def apply_all(self, records: Sequence[tuple[int, ResidencyRecord]]) -> None:
-        """Apply records, by offset, one after the other."""
+        """Apply pairs of offset and record, one after the other."""
         for self.applying, record in records:
             self.apply(self.applying, record)
 
@@ -333,9 +333,9 @@ class FleetState(State[ResidencyRecord, Cut]):
         return Cut(self.next_offset, dirty=True, rows=rows, checkpoints=checkpoints, decisions=decisions)
 
     def errand(self, now: float) -> Callable[[], None] | None:
-        """Return what would hold a cut at wall clock `now` up, to be done beside the loop before; often None.
+        """Return what would delay a cut at wall clock `now`, to be run in a thread before it; often None.
 
-        Nothing may be applied or cut meanwhile.
+        Nothing may be applied or cut while it runs.
         """
         copying, most = self._bases.due(now, self.index.entries, self._latest), self._settings.max_ghosts
         if not copying and not self.index.wants_room(max_ghosts=most):
@@ -359,16 +359,16 @@ class FleetState(State[ResidencyRecord, Cut]):
         return count
 
     def take_out_of_order(self) -> Counter[OrderReason]:
-        """Return how many changes did not count in event order, and why, since the last call."""
+        """Return how many changes did not count in event order since the last call, by reason."""
         if given_up := self._transfers.take_given_up():
             self._out_of_order["undecided"] += given_up
         found, self._out_of_order = self._out_of_order, Counter()
         return +found
 
     def _forget_sources(self) -> None:
-        """Give back the numbers of sources that are gone, once in each window of the clock.
+        """Free the numbers of sources that are gone, once in each window of the clock.
 
-        Between two records, so that it follows from the log which ones they are.
+        This is done between two records, so that the log alone determines which ones they are.
         """
         if self.index.window == self.head.looked_in:
             return

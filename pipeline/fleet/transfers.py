@@ -1,4 +1,4 @@
-"""Runs of blocks that sources received or computed: what the shards tell each other of them."""
+"""Runs of blocks that sources received or computed: which ones, as the shards decide and tell one another."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from schemas.residency import Decisions
 from schemas.rows import Row
 
 LATER = 60.0
-"""Seconds of event time by which all shards that decide are past a run that nobody decided on: its last block
-did not reach its shard, for instance because a record was set aside."""
+"""Seconds of event time. A run that no shard decided on is given up once all shards that decide are so far
+past it: its last block did not reach its shard, for instance because a record was set aside."""
 MOST = 1 << 20
-"""Fills that wait in a shard; then the oldest count as computed."""
+"""Most fills that wait in a shard; beyond them, the oldest count as computed."""
 MOST_KEPT = 1 << 15
-"""Decisions: one may come before the fills that it is about."""
+"""Decisions that are kept: one may come before the fills that it is about."""
 
 
 class Transfers:
@@ -49,9 +49,9 @@ class Transfers:
         self._shards = shards
         fills = rows_of(FILL, packed.get("fills", ()))
         self._known = rows_of(ANSWER, packed.get("answers", ()))
-        """What this shard and others decided, the latest of it, by run."""
+        """The latest decisions of this shard and others, sorted by run."""
         self._came = int(self._known["came"].max(initial=0))
-        """Decisions that ever came."""
+        """How many decisions ever came."""
         self._new: list[npt.NDArray[np.void]] = []
         """Own decisions since the last cut."""
         room = np.zeros(len(fills) + 1024, FILL)
@@ -64,12 +64,12 @@ class Transfers:
         self._given_up = 0
 
     def take_given_up(self) -> int:
-        """Return how many fills counted as computed because nobody decided on them, since the last call."""
+        """Return how many fills counted as computed, as no shard decided on them, since the last call."""
         found, self._given_up = self._given_up, 0
         return found
 
     def copied(self) -> dict[TableName, Table]:
-        """Return copies of what a base must have."""
+        """Return copies of what a base needs."""
         fills = self.waiting.fills[: self.waiting.used[FILLS]]
         return {"fills": fields_of(copied(fills)), "answers": fields_of(copied(self._known))}
 
@@ -78,7 +78,7 @@ class Transfers:
         return set(self.waiting.fills["source"][: self.waiting.used[FILLS]].tolist())
 
     def make_room(self, coming: int) -> None:
-        """Make room for so many fills and answers."""
+        """Make room for `coming` more fills and answers."""
         fills, answers, used = self.waiting
         while len(fills) < used[FILLS] + coming:
             fills = doubled(fills)
@@ -97,7 +97,7 @@ class Transfers:
         self._learn(rows)
 
     def take(self, event_time: float) -> Iterator[Decisions]:
-        """Yield what was decided since the last call, for all other shards: event time has come so far."""
+        """Yield what this shard decided since the last call, at `event_time`, for all other shards."""
         if not self._new:
             return
         rows = concatenated(self._new)
@@ -110,7 +110,7 @@ class Transfers:
         )
 
     def count(self, index: Index, opened: OpenWindows, version: int) -> list[Row]:
-        """Count what is decided by now; return rows of windows that ended."""
+        """Count the fills that are decided by now; return rows of windows that ended."""
         self._answer()
         count = int(self.waiting.used[FILLS])
         if not count:
@@ -134,7 +134,7 @@ class Transfers:
         return rows + opened.ended_fills()
 
     def _answer(self) -> None:
-        """Learn what this shard has decided itself."""
+        """Take in what this shard decided itself."""
         answers = copied(self.waiting.answers[: self.waiting.used[ANSWERS]])
         self.waiting.used[ANSWERS] = 0
         if len(answers):
@@ -151,7 +151,7 @@ class Transfers:
         self._known = known[np.argsort(known["run"], kind="stable")]
 
     def _give_up(self, fills: npt.NDArray[np.void]) -> None:
-        """Let fills count as computed that nobody will decide on, or that are too many."""
+        """Let fills count as computed that no shard will decide on, or that are too many."""
         undecided = fills["state"] == ASKED
         passed = min(self._head.decided_to.values(), default=0.0) - LATER
         gone = undecided & (fills["time"] < passed)

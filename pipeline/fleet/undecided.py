@@ -1,4 +1,4 @@
-"""Changes of engines whose counters have not told yet whether they receive KV: they wait until these do."""
+"""Changes of engines whose counters do not show yet whether they receive KV: they wait until these do."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from schemas.fleet_checkpoints import FleetUndecided, SourceName, TableName
 from schemas.residency import ResidencyRecord, SourceChanges
 
 LONGEST = 15.0
-"""Seconds of event time for which they wait: pages of engines are read every five."""
+"""Seconds of event time that they wait at most; engines' metrics pages are read every five seconds."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(FleetUndecided).decode
 
 
 class Undecided:
-    """What sources said that is not decided, in its order, and of whom nobody waits for more."""
+    """Undecided changes of sources, in their order, and the sources whose changes no longer wait."""
 
     def __init__(self, packed: Packed) -> None:
         """`packed` has the tables of a base."""
         said = saved_in(packed)
         self._given_up = {*said.given_up}
-        """Sources that did not decide in time, until they do."""
+        """Sources that were not decided in time, until they are."""
         self._said: dict[SourceName, list[SourceChanges]] = {}
         for each in said.changes:
             self._said.setdefault(_name_of(each), []).append(each)
         self._since = {name: min(map(_earliest, of)) for name, of in self._said.items()}
-        """Earliest event time of each."""
+        """Earliest event time of each source's waiting changes."""
         self.count = sum(map(_count_of, said.changes))
         """Changes that wait."""
 
     def copied(self) -> dict[TableName, Table]:
-        """Return what a base must have."""
+        """Return what a base needs."""
         if not self._said and not self._given_up:
             return {}
         every = [each for of in self._said.values() for each in of]
@@ -50,14 +50,14 @@ class Undecided:
         return min(self._since.values(), default=math.inf)
 
     def waits_of(self, name: SourceName) -> bool:
-        """Return whether something of a source waits."""
+        """Return whether changes of a source wait."""
         return name in self._said
 
     def decided(self, record: ResidencyRecord) -> list[ResidencyRecord]:
-        """Return as records what is decided of this one and of what waited; the rest waits.
+        """Return what is decided of this record and of the changes that waited, as records; the rest waits.
 
-        What a source says here that has anything undecided counts as records of its own, one behind the
-        other. Nothing waits where all records of a log are in one state.
+        Changes of a source that has undecided ones come as records of their own, one after the other.
+        Nothing waits in a state that gets all records of a log (`partitions` is 0).
         """
         ours = {
             name
@@ -83,8 +83,8 @@ class Undecided:
         return found
 
     def given_up(self, record: ResidencyRecord, until: float, most: int) -> list[ResidencyRecord]:
-        """Return as records like this one what waited too long for one that counts until then, or all if
-        more than `most` wait: it counts as of sources that receive nothing."""
+        """Return, as records like this one, what waited too long when event time is `until`, or everything if
+        more than `most` changes wait; it counts as of sources that receive no KV."""
         every = self.count > most
         late = [name for name, since in self._since.items() if every or since < until - LONGEST]
         self._given_up |= {*late}
@@ -98,7 +98,7 @@ class Undecided:
     def _taken(
         self, record: ResidencyRecord, names: Iterable[SourceName], by: SourceChanges | None = None
     ) -> Iterator[ResidencyRecord]:
-        """Yield what waited of sources, as what decides on its session says."""
+        """Yield what waited of sources: they received KV if `by` says so of the same session."""
         for name in names:
             self._since.pop(name, None)
             for said in self._said.pop(name, ()):

@@ -1,4 +1,4 @@
-"""Changes that wait until those of other partitions that count before them have come."""
+"""Changes that wait until those of other partitions that count before them have arrived."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from schemas.residency import SUBSUMED
 
 _SMALLEST = 1024
 _ROOM = 3
-"""Times what waits, where it gets more room; more than half must be free."""
+"""Size of a new buffer, as a multiple of what waits; more than half of a buffer must be free."""
 _SPARSE = 16
-"""Times what waits: there is less room then."""
+"""A buffer larger than this multiple of what waits is replaced by a smaller one."""
 
 
 class WaitingPieces(NamedTuple):
-    """What changes that wait have in common."""
+    """What the waiting changes of each piece have in common."""
 
     followed: Pieces
     origins: PieceOrigins
     named: U8
-    """Whether equal times are told apart by the name of the source, or stay as they came."""
+    """Whether changes due at one time are ordered by the names of their sources, or stay as they came."""
 
 
 class Due(NamedTuple):
-    """n changes in the order in which they count; good until more come."""
+    """n changes in the order in which they count; valid until more are added."""
 
     latest: float
-    """Time as which the last one counts."""
+    """Due time of the last one."""
     changes: Changes
     pieces: Pieces
     origins: PieceOrigins
 
 
 class WaitingChanges:
-    """Changes as they came, piece after piece, of which what is due is taken in order, all together."""
+    """Changes as they came, piece after piece; those that are due are taken out together, in order."""
 
     def __init__(self, packed: Packed, sources: Sources) -> None:
         """`packed`: the tables of a base, of these sources."""
@@ -63,7 +63,7 @@ class WaitingChanges:
         self.count = 0
         """Changes that wait."""
         self._used, self._used_pieces = 0, 0
-        """Of the room: from there on it is free."""
+        """How much of the buffers is in use; what follows is free."""
         self._room = np.zeros(0, WAITING)
         self._groups = room_for_groups(0)
         self._pieces, self._spans = _room_for_pieces(0)
@@ -74,7 +74,7 @@ class WaitingChanges:
     def add(self, record: RecordPieces, *, named: bool, one_in: int, counted_to: float) -> tuple[int, int]:
         """Let the changes of a record wait, those of one block in `one_in`.
 
-        Return how many there are, and how many of them count as earlier than `counted_to`.
+        Return how many there are, and how many of them are due before `counted_to`.
         """
         packed, at, first = record.packed, self._used, self._used_pieces
         self._room_for_source(len(self._sources.by_number) - 1)
@@ -107,7 +107,7 @@ class WaitingChanges:
         return found, late
 
     def take(self, until: float) -> Due | None:
-        """Return what is due until then, in the order in which it counts; None if nothing is."""
+        """Return what is due at or before `until`, in the order in which it counts; None if nothing is."""
         if not self.count:
             return None
         groups, count = groups_due(self._room, self._spans, self._used_pieces, until, self._groups)
@@ -123,7 +123,7 @@ class WaitingChanges:
         return Due(float(groups.due[order[-1]]), changes, pieces, origins)
 
     def beyond(self, most: int) -> float:
-        """Return the time until which changes must be taken so that no more than `most` wait; -inf: none."""
+        """Return the due time up to which changes must be taken so that at most `most` wait; -inf: none."""
         if self.count <= most:
             return -math.inf
         self._move(0, 0)
@@ -131,16 +131,16 @@ class WaitingChanges:
         return float(np.partition(self._room["due"][: self.count], place)[place])
 
     def sources(self) -> set[int]:
-        """Return the numbers of the sources that something waits of."""
+        """Return the numbers of the sources whose changes wait."""
         begin, end = self._spans.begin[: self._used_pieces], self._spans.end[: self._used_pieces]
         return set(self._pieces.origins.sources[: self._used_pieces][begin < end].tolist())
 
     def forget(self, number: int) -> None:
-        """Give the number of a source back."""
+        """Forget how far a source had come, as its number is freed."""
         self._reached.times[number] = 0.0
 
     def copied(self) -> dict[TableName, Table]:
-        """Return copies of what waits, for a base, whose sources get to know how far they have come."""
+        """Return copies of what waits, for a base; note in the sources how far each has come."""
         for source in self._sources.by_name.values():
             source.reached = float(self._reached.times[source.number])
         if not self.count:
@@ -156,7 +156,7 @@ class WaitingChanges:
             self._reached = mapped(self._reached, doubled)
 
     def _move(self, changes: int, pieces: int) -> None:
-        """Move what waits to where there is room for so many more changes and pieces."""
+        """Move what waits together, where there is room for `changes` and `pieces` more."""
         used = self._used_pieces
         live = np.flatnonzero(self._spans.end[:used] > self._spans.begin[:used])
         room, need = self._room, self.count + changes
@@ -174,7 +174,7 @@ class WaitingChanges:
             column[: len(live)] = before[: len(live)]
 
     def _restore(self, room: Waiting, pieces: WaitingPieces) -> None:
-        """Let what a base holds wait."""
+        """Let the changes of a base wait."""
         self._move(len(room), len(pieces.named))
         self._room[: len(room)] = room
         self.count = self._used = len(room)
@@ -184,7 +184,7 @@ class WaitingChanges:
         self._place(0, 0)
 
     def _place(self, first: int, begin: int) -> None:
-        """Take down where the changes of the pieces from `first` on are, which begin there."""
+        """Note where the changes of the pieces from `first` on are; the first begin at `begin`."""
         room, of = self._room[begin : self._used], slice(first, self._used_pieces)
         lengths = np.bincount(room["piece"] - first, minlength=self._used_pieces - first)
         self._spans.end[of] = begin + np.cumsum(lengths)
@@ -193,7 +193,7 @@ class WaitingChanges:
         self._spans.next_due[of] = np.where(lengths > 0, due, np.inf)
 
     def _leave_out(self, first: int, begin: int) -> None:
-        """Leave out what does not count of the changes of pieces from `first` on, which begin there."""
+        """Remove what does not count from the pieces from `first` on, whose changes begin at `begin`."""
         room = self._room[begin : self._used]
         kept = room[counting(room)]
         room[: len(kept)] = kept
@@ -201,7 +201,7 @@ class WaitingChanges:
         self._place(first, begin)
 
     def _order(self, groups: Groups) -> npt.NDArray[np.intp]:
-        """Return the order of time, of equal times that of sources' names."""
+        """Return the order of the groups by due time and, where equal, by the names of their sources."""
         order = np.argsort(groups.due, kind="stable")
         due = groups.due[order]
         if (due[1:] == due[:-1]).any():
@@ -222,7 +222,7 @@ PIECE_COLUMNS = (
 
 
 def unpacked(waiting: Sequence[bytes], pieces: Sequence[bytes]) -> tuple[Waiting, WaitingPieces]:
-    """Return the packed columns of the two tables as they wait. Raises ValueError."""
+    """Unpack the two tables of waiting changes. Raises ValueError."""
     columns = [np.frombuffer(column, kind) for column, kind in zip(pieces, PIECE_COLUMNS, strict=True)]
     return rows_of(WAITING, waiting), _pieces_of(columns)
 

@@ -1,7 +1,7 @@
 """Discards the checkpoints of both agents, so that workers begin with the oldest event of the log.
 
 The replica agent will announce every change of residency again. So the residency topic is emptied as well:
-the fleet agent, and whoever else reads it, sees each change once. Offsets go on, and with them the versions
+the fleet agent, and any other reader, sees each change once. Offsets go on, and with them the versions
 of rows.
 """
 
@@ -35,7 +35,7 @@ from schemas.settings import Settings
 
 _COORDINATOR_SECONDS = 0.3
 _COORDINATOR_TRIES = 10
-"""A broker that never had a group first makes the topic of their offsets."""
+"""A broker that never had a group first creates the topic of group offsets."""
 _READ_MS = 5_000
 _TOMBSTONES_AT_ONCE = 5_000
 
@@ -51,7 +51,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Discarded:
-    """What workers begin with."""
+    """What workers start from."""
 
     events: Extent
     shards: int
@@ -70,7 +70,7 @@ class Rebuild:
         consumer: AIOKafkaConsumer,
         admin: AIOKafkaAdminClient,
     ) -> None:
-        """`partitions`: how many each topic has."""
+        """`partitions`: partition count of each topic."""
         self._settings = settings
         self._partitions = partitions
         self._consumer = consumer
@@ -79,7 +79,7 @@ class Rebuild:
         self._residency = topic_name(settings.kafka, "residency")
 
     async def refuse_members(self) -> None:
-        """Raise GroupInUse when a worker runs."""
+        """Raise GroupInUse if a worker runs."""
         for group in (self._group("replica"), self._group("fleet")):
             members = await self._members(group)
             if members:
@@ -101,7 +101,7 @@ class Rebuild:
     async def discard(self) -> Discarded:
         """Discard the checkpoints and the residency topic. It may be repeated. Raises CheckpointFailed."""
         events = await self._extent(self._events)
-        # Those who might still write are fenced first: then the residency topic ends where it ends.
+        # All possible writers are fenced first: from then on the end of the residency topic does not move.
         async with self._logs("replica", self._events, events) as replica:
             residency = await self._extent(self._residency)
             async with self._logs("fleet", self._residency, residency) as fleet:
@@ -131,7 +131,7 @@ class Rebuild:
         async for number, loaded in load(
             self._settings.kafka, topic=topic, checkpoints=checkpoints, partitions=sorted(by_number)
         ):
-            # What tells the format goes first: a worker that meets what is left of a checkpoint refuses it.
+            # The keys with the format go first: a worker that meets the rest of a checkpoint then refuses it.
             keys = sorted(loaded.latest, key=lambda key: key not in (META_KEY, HEAD_KEY))
             keys += [TOPICS_KEY] * bool(loaded.topics)
             for start in range(0, max(1, len(keys)), _TOMBSTONES_AT_ONCE):
@@ -179,7 +179,7 @@ class Rebuild:
 
 @asynccontextmanager
 async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
-    """Connect for a rebuild, with every right that it takes.
+    """Connect for a rebuild, after checking every right that it takes.
 
     Raises KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, TopicMismatch, GroupRefused,
     TransactionsRefused, LoginRefused, CertificateUnreadable.
@@ -189,14 +189,14 @@ async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
     topics.require_rights(found, kafka, [REBUILD])
     topics.check(found)
     partitions = {topic.name: topic.partitions for topic in found}
-    # Who may not move a group's offsets would have emptied the residency topic before that shows.
+    # Else a missing right to move the groups' offsets would only show once the residency topic is emptied.
     await may_join(kafka, [group_name(kafka, agent) for agent in AGENTS])
     await may_write(kafka, writers(kafka, AGENTS, {topic.key: topic for topic in found}))
     options = client_options(kafka)
     admin = AIOKafkaAdminClient(**options)
     try:
         await admin.start()
-        # Not only committed records: where the topic ends is asked when nobody can write any more.
+        # It reads uncommitted records too: the topic's end is asked for when nobody can write any more.
         async with started_consumer(enable_auto_commit=False, **options) as consumer:
             yield Rebuild(settings, partitions, consumer, admin)
     except KAFKA_FAILURES as error:

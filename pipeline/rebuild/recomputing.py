@@ -20,7 +20,7 @@ from schemas.settings import Settings
 
 _EVERY_SECONDS = 1.0
 _FEW = 1_000
-"""Offsets that are looked at one by one, to see which are markers of transactions."""
+"""Fewer offsets than this are looked at one by one, to see which are markers of transactions."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Standing:
     done: int
     """Event records that the replica agent has applied and saved."""
     total: int
-    """Of so many."""
+    """Event records there are to apply."""
     unfollowed: int
     """Offsets of the residency topic that the fleet agent has not reached."""
 
@@ -55,7 +55,7 @@ def _as_time(seconds: float) -> str:
 
 
 async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing], None]) -> None:
-    """Return when both agents have saved every event there was at the beginning; `say` hears each second.
+    """Return when both agents have saved every event there was at the beginning; `say` is called each second.
 
     Raises KafkaUnavailable.
     """
@@ -71,7 +71,7 @@ async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing],
             while True:
                 replica = await _committed(admin, f"{settings.kafka.group}.replica", begun.events.topic)
                 done, total = _done(begun.events, replica)
-                # Asked for after what announced them is committed, so that nothing is left out.
+                # Asked for after the replica agent's offsets, so that no change it announced is left out.
                 ends = await consumer.end_offsets(shards)
                 fleet = await _committed(admin, f"{settings.kafka.group}.fleet", residency)
                 left = await _left(consumer, fleet, ends, one_by_one=done >= total)
@@ -86,7 +86,7 @@ async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing],
 
 
 def _done(events: Extent, committed: Mapping[int, int]) -> tuple[int, int]:
-    """Return how many of the records are committed, and of how many; what came since does not count."""
+    """Return how many of the records are committed, and how many there are, both without later ones."""
     done = sum(
         min(committed.get(number, begin), events.ends[number]) - begin
         for number, begin in events.begins.items()
@@ -121,7 +121,7 @@ async def _committed(admin: AIOKafkaAdminClient, group: str, topic: str) -> dict
 
 
 async def _records(consumer: AIOKafkaConsumer, ranges: Mapping[TopicPartition, tuple[int, int]]) -> int:
-    """Return how many records there are from the first to before the second offset of each partition."""
+    """Return how many records each partition has from its first offset to before its second, in all."""
     count = 0
     for partition, (begin, end) in ranges.items():
         consumer.assign([partition])

@@ -1,8 +1,7 @@
-"""How many tokens a hash id stands for, by the lengths of the prompts and the numbers of their ids; pure.
+"""How many tokens a hash id covers, from the lengths of prompts and the numbers of their ids; pure.
 
-A publisher counts a last block that is not full, or does not; one that fills its last block exactly may count
-an empty one behind it. Either way each request bounds the size, and all of them together nearly always leave
-one that anybody would choose.
+Publishers count a last block that is not full, or do not; one that does may count an empty one after a full
+last block. Each request bounds the size, and all together they nearly always leave one obvious choice.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Least and greatest size, and the requests that say so; None: nothing bounds it above."""
+    """Least and greatest size, and the requests that set them; None: nothing bounds it above."""
 
     least: int
     greatest: int | None
@@ -58,7 +57,7 @@ def _either(each: Counted) -> tuple[int, int | None]:
 
 
 def bounds(counted: Iterable[Counted], rule: Callable[[Counted], tuple[int, int | None]] = _either) -> Bounds:
-    """Return what the requests leave; by default a last block may count or not, from one to the next."""
+    """Return the sizes that all requests allow; by default each request may count its last block or not."""
     found = Bounds(1, None)
     for each in counted:
         least, greatest = rule(each)
@@ -70,7 +69,7 @@ def bounds(counted: Iterable[Counted], rule: Callable[[Counted], tuple[int, int 
 
 
 def inferred(counted: Sequence[Counted]) -> Bounds:
-    """Return the bounds by the first rule that all requests keep; without one they contradict each other."""
+    """Return the bounds by the first rule that all requests keep; if there is none, they may contradict."""
     for rule in (_with_last, _full_only):
         found = bounds(counted, rule)
         if not found.contradict:

@@ -12,7 +12,7 @@ _ALL = "global"
 
 
 def flattened(row: Row, form: Form) -> Iterator[Row]:
-    """Yield the requests of one object, with what the conversation says of all of them.
+    """Yield the requests of one object, with the fields that the conversation has for all of them.
 
     Ids are unique in their conversation only, unless it says that they are in the whole file.
     """

@@ -16,7 +16,7 @@ _SEPARATORS = re.compile(r"[\s,;|]+")
 
 
 def look_up(fields: Any, path: str) -> Any:
-    """Return what stands at a path such as `request.input_length` or `requests.0.t`; None for nothing.
+    """Return the value at a path such as `request.input_length` or `requests.0.t`; None if there is none.
 
     An object may itself be written as JSON text, as exports of databases do.
     """
@@ -34,7 +34,7 @@ def look_up(fields: Any, path: str) -> Any:
 
 
 def first_of(fields: Any, paths: Sequence[str]) -> tuple[str, Any]:
-    """Return the first path at which something stands, and that; (first path, None) if nothing does."""
+    """Return the first path that has a value, and the value; (first path, None) if none has one."""
     for path in paths:
         value = look_up(fields, path)
         if value is not None and value != "":
@@ -56,7 +56,7 @@ def tokens(value: Any, name: str) -> int:
 
 
 def hash_ids(value: Any, name: str, *, of_csv: bool = False) -> tuple[HashId, ...]:
-    """Return the ids of a request's blocks: numbers, whole floats, or texts of either kind. Raises BadField.
+    """Return the ids of a request's blocks: numbers, whole floats, or texts. Raises BadField.
 
     In CSV a cell holds them all: as a JSON array, or with blanks, commas, semicolons or bars between.
     """
@@ -74,7 +74,7 @@ def _hash_id(value: Any, name: str) -> HashId:
         text = value.strip().lower()
         if not text or len(text.split()) > 1:
             raise BadField(f"{name} is {_shown(value)}, no id")
-        # A text that a number would be written as is that number; any other, as 0012 or 00ff, stays a text.
+        # The text of a number becomes that number; any other, such as 0012 or 00ff, stays a text.
         return int(text) if text.isdecimal() and (text[0] != "0" or text == "0") else text
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -1,7 +1,7 @@
-"""The forms in which request traces are published: where each has what whatif needs, or what it lacks.
+"""The forms in which request traces are published: where each keeps what whatif needs, or what it lacks.
 
-To read another one, describe it here. The first form counts that fits a file's first object, so put what has
-more fields before what has fewer. Sources: the publishers' documents and loaders, as of 2026-11.
+To read another one, describe it here. The first form that fits a file's first object counts, so put forms
+with more fields before those with fewer. Sources: the publishers' documents and loaders, as of 2026-11.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ TEXTS = "has prompts in place of block ids, and whatif reads no texts: hash them
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Paths are those of `look_up`; of several the first that stands there counts."""
+    """A form of trace. Paths are those of `look_up`; of several, the first that has a value counts."""
 
     name: str
     has: tuple[tuple[str, ...], ...]
-    """Fields of its objects: all of one of these."""
+    """Fields of its objects: one of these sets, all of it."""
     lacks: str = ""
     """Why it cannot be read; empty: it can."""
     only: tuple[str, str] | None = None
     """Field and value of the objects that are requests; others are left out."""
     envelope: str = ""
-    """The field of an object around its objects, where there is one."""
+    """Field that holds the content of an object, where objects are wrapped."""
     within: str = ""
     """The field that holds an object's requests, each of which has the fields below."""
     input_length: tuple[str, ...] = ()
     hash_ids: tuple[str, ...] = ()
     block_size: tuple[str, ...] = ()
     documented_block_size: int | None = None
-    """Where its documents say so and nobody else's files look like it."""
+    """If its documents state one, and no other publisher's files look like it."""
     time: tuple[str, ...] = ()
     time_unit: str | None = None
     delay: tuple[str, ...] = ()
-    """Milliseconds from the end of the request before it of the same session."""
+    """Milliseconds from the end of the previous request of the same session."""
     session: tuple[str, ...] = ()
     chat: tuple[str, str] | None = None
-    """Fields of a request's own id and of that which it continues."""
+    """Fields of a request's own id and of the id that it continues."""
     remark: str = ""
 
     def fits(self, fields: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ _WORDS = {
 
 
 def unwrapped(row: Row) -> Iterator[Row]:
-    """Yield the object; of a list of requests with other fields around it, those fields, then each."""
+    """Yield the object; if it wraps a list of requests, its other fields and then each request."""
     inner = [
         name
         for name, value in row.fields.items()
@@ -35,7 +35,7 @@ def unwrapped(row: Row) -> Iterator[Row]:
 
 
 def is_header(fields: dict[str, Any]) -> bool:
-    """Return whether an object says units, and is no request."""
+    """Return whether an object states units, and is no request."""
     return form_of(fields) is None and any(name in fields for name in (*BLOCK_SIZE, *_TIME_UNIT))
 
 

@@ -22,7 +22,7 @@ _OTHERS = {
 
 
 def kind(beginning: bytes) -> tuple[Kind, str]:
-    """Return the kind of a file that begins so, unzipped, and what it seems to be where it is neither."""
+    """Return the kind of a file from its beginning, unzipped, and what it seems to be if it is neither."""
     if beginning[:1] and (beginning[0] == _BIN32 or beginning[0] in _ARRAYS):
         return "recording", ""
     if is_json(beginning) or _is_csv(_text(beginning)):

@@ -1,4 +1,4 @@
-"""Reads a request trace of a form that `forms` describes, in units that are read, told or called assumed."""
+"""Reads a request trace of a form in `forms`, in units that are stated, given, or reported as assumed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _times(
 def _remarks(
     form: Form, read: Sequence[Read], placed: Sequence[Placed], left_out: int, times: str | None
 ) -> Iterator[str]:
-    """Yield what the file does not tell, and what is taken instead."""
+    """Yield what the file lacks, and what is assumed instead."""
     if form.remark:
         yield form.remark
     if left_out:

@@ -40,11 +40,11 @@ class Requests:
     left_out: int
     """Objects that are no requests."""
     time_unit: str | None
-    """That of the file's header."""
+    """As the file's header has it."""
 
 
 def read_requests(path: Path) -> Requests:
-    """Return the requests, with what the file's header says of all of them. Raises TraceError and OSError."""
+    """Return the requests, with the fields that the header has for all. Raises TraceError and OSError."""
     form: Form | None = None
     header: dict[str, Any] = {}
     read: list[Read] = []

@@ -1,4 +1,4 @@
-"""A trace file as a series of objects: JSON lines, a JSON document or CSV; UTF-8, or UTF-16 with its mark."""
+"""A trace file as a series of objects: JSON lines, a JSON document or CSV; UTF-8, or UTF-16 with its BOM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests belong together, and when those begin that only wait for the one before; pure."""
+"""Which requests belong together, and when those begin that only have a delay to the previous one; pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pipeline.traces.trace import BadField, HashId
 
 _SHARED_TOKENS = 512
-"""Where a trace names no sessions, so much is taken for a system prompt that conversations share."""
+"""Where a trace names no sessions, so many tokens count as a system prompt that conversations share."""
 _NONE = ("", "-1")
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a request stands in its trace."""
+    """The place of a request in its trace."""
 
     where: str
     seconds: float | None
     delay: float | None
-    """Seconds after the request before it in its session."""
+    """Seconds after the previous request of its session."""
     session: str
     chat: str
     continues: str
@@ -45,7 +45,7 @@ def seconds_of(placed: Sequence[Placed]) -> list[float]:
 def named(
     placed: Sequence[Placed], ids: Sequence[tuple[HashId, ...]], block_size: int
 ) -> tuple[list[str], str]:
-    """Return the session of each request, and how it is told."""
+    """Return the session of each request, and how it is known."""
     if any(each.chat for each in placed):
         before = {each.chat: each.continues for each in placed}
         return [_root(each.chat, before) for each in placed], "chat ids"
@@ -66,7 +66,7 @@ def _root(chat: str, before: dict[str, str]) -> str:
 
 
 def unlike_their_turns(placed: Sequence[Placed], ids: Sequence[tuple[HashId, ...]]) -> bool:
-    """Return whether sessions have later turns, none of which begins with the block of the one before."""
+    """Return whether sessions have later turns, of which none begins with the block of the turn before."""
     first: dict[str, HashId] = {}
     later = 0
     for each, of_one in zip(placed, ids, strict=True):

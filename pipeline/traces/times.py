@@ -1,4 +1,4 @@
-"""The unit of a trace's times; pure. What only seems so is called assumed."""
+"""The unit of a trace's times; pure. A unit that is only guessed is reported as assumed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LATEST = 4e18
 _NUMBER = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
 _FRACTION = re.compile(r"\.(\d+)")
 _BY_SIZE = (("s", 1e9), ("ms", 1e12), ("us", 1e15), ("ns", 1e18))
-"""Since 1970, from 2001 to 2096."""
+"""Units, and their numbers since 1970 in 2001; up to four times as many, in 2096, are recognised."""
 
 
 def moment(value: Any, name: str) -> float | datetime:
@@ -51,7 +51,7 @@ def in_seconds(
 ) -> tuple[list[float], str]:
     """Return the times in seconds, and their unit with how it is known.
 
-    `asked` is the unit given beside the file, `said` the one that its form has (`by` says what tells so).
+    `asked` is the unit that was given, `said` that of the file's form (`by` says where that one is from).
     Raises BadField for dates among numbers.
     """
     dates = [each for each in moments if isinstance(each, datetime)]

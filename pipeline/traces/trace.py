@@ -1,4 +1,4 @@
-"""What a request trace holds, in units that the file, or who gave it, has said."""
+"""What a request trace holds, in units stated by the file or given with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline.errors import PipelineError
 
 HashId = int | str
-"""Of one block and all before it; ids are equal or not, and mean nothing else."""
+"""Identifies a block and all before it; ids are only compared for equality."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class TraceRequest:
     """Tokens."""
     hash_ids: tuple[HashId, ...]
     session: str = ""
-    """The conversation, as far as the trace tells; sticky routing keeps it together."""
+    """The conversation, as far as the trace shows; sticky routing keeps it together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Trace:
     form: str = ""
     """The publisher's name for it."""
     remarks: tuple[str, ...] = ()
-    """What the file does not tell, and what was taken instead: a sentence each."""
+    """What the file lacks and what was assumed instead: a sentence each."""
     sessions_from: str = ""
     """What tells the conversations apart."""
 

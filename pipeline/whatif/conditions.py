@@ -25,7 +25,7 @@ class Conditions:
 
 
 class CapacityTooSmall(PipelineError):
-    """A request of the trace does not fit a cache, which no engine would have admitted."""
+    """A request of the trace does not fit into a cache: no engine would have admitted it."""
 
     capacity: int
     longest: int

@@ -1,4 +1,4 @@
-"""Plays a trace under given conditions, with the fleet agent looking on."""
+"""Plays a trace under given conditions; the fleet agent follows what that changes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def play(trace: Trace, conditions: Conditions) -> Played:
 def _changes(trace: Trace, conditions: Conditions, replicas: list[TraceReplica]) -> Iterator[SourceChanges]:
     """Yield the changes of each request that changed anything."""
     numbers: dict[HashId, int] = {}
-    """Hash ids by first appearance: a trace's ids may be of any size, or texts."""
+    """Hash ids numbered by first appearance: a trace's ids may be of any size, or texts."""
     for number, request in routed(trace.requests, conditions.replicas, conditions.routing):
         replica = replicas[number]
         stored_before = replica.counters.stored_blocks * trace.block_size

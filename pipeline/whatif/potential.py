@@ -1,4 +1,4 @@
-"""What the fleet agent says of a fleet: why its blocks were filled, and what more cache would have saved."""
+"""What the fleet agent finds of a fleet: why its blocks were filled, and what more cache would have saved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AVOIDABLE = (*AVOIDABLE_HERE, "peer", "evicted_elsewhere")
 """Fills that one endless cache for all would have saved at most."""
 
 _EVERYTHING = Fleet(horizon_seconds=1e15, max_ghosts=1 << 30)
-"""No loss is forgotten: what is played has an end."""
+"""No loss is forgotten: what is played is finite."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Potential:
         return sum(self.tokens[cause] for cause in PREFILL)
 
     def saved_tokens(self, extra_tokens: int | None) -> int:
-        """Return the tokens that so much more of each cache would have saved at least; None: endless."""
+        """Return at least how many tokens so much more of each cache would have saved; None: endless."""
         return sum(
             tokens
             for exponent, tokens in enumerate(self.needed)
@@ -69,14 +69,14 @@ class FleetFigures:
         self._state.apply(self._state.next_offset, record)
 
     def potential(self) -> Potential:
-        """Return the sums over all records; to be asked once."""
+        """Return the sums over all records; can be called once."""
         return summed(self._state.cut(0.0).rows)
 
 
 def summed(rows: Iterable[Row]) -> Potential:
     """Add up rows of different windows, replicas and hash domains, as `hit_potential` does.
 
-    Of a replica with several KV-cache groups the one counts that filled most tokens.
+    Of a replica with several KV-cache groups only the one that filled most tokens counts.
     """
     groups: defaultdict[tuple[str, str], defaultdict[int, Potential]]
     groups = defaultdict(lambda: defaultdict(Potential))

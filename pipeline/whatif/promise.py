@@ -1,4 +1,4 @@
-"""What the figures of a fleet promise for other conditions, to compare with what really comes of them."""
+"""What the figures of a fleet promise for other conditions, to compare with what really happens there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ideal(played: Played, *, shared: bool = True) -> int:
 
 
 def promised(actual: Played, other: Played) -> Promise:
-    """Return what the actual fleet's figures promise of the conditions of the other one.
+    """Return what the actual fleet's figures promise for the conditions of the other one.
 
     Nothing hits more than one endless cache for all. Where every replica gets the same requests as before,
     none hits more than its own cache would if it were endless, and, with more cache than before, none less

@@ -20,10 +20,10 @@ _NO_ROLES: Mapping[str, str] = MappingProxyType({})
 
 
 class NotKnown(PipelineError):
-    """Events do not say."""
+    """Events do not show what was asked for."""
 
     why: str
-    """And what can be asked instead."""
+    """The reason, and what can be asked instead."""
     line = "{why}"
 
 
@@ -58,7 +58,7 @@ class Saved:
 def follow(records: Iterable[EventsRecord], roles: Mapping[str, str] = _NO_ROLES) -> RecordedFleet:
     """Apply the events as the replica agent and the fleet agent would; return what they find.
 
-    `roles` has those of replicas that have one.
+    `roles` has the roles by replica, where they are known.
     """
     replica, fleet = PartitionState(0, Worker(), shards=1), FleetFigures()
     decoding = _decoding(roles)
@@ -81,7 +81,7 @@ def follow(records: Iterable[EventsRecord], roles: Mapping[str, str] = _NO_ROLES
         name = record.replica, record.dp_rank
         seen.add(name)
         source = replica.sources[name]
-        # At the end it is too late to ask: a clear makes complete what was not.
+        # Not at the end, which is too late: a clear makes trust complete that was not.
         if source.opened and source.overall_trust().trust != "complete":
             incomplete.add(name)
         if replica.next_offset % _RECORDS_BETWEEN_CUTS == 0:
@@ -108,7 +108,7 @@ def saved(fleet: RecordedFleet, replicas: int, extra_tokens: int | None) -> Save
     """Return what so much more of each cache would have saved (None: endless), or one endless cache for all
     that compute prompts.
 
-    Raises NotKnown for what would take the requests to know.
+    Raises NotKnown for what only the requests would show.
     """
     one_for_all = replicas != fleet.sources
     if one_for_all and replicas != 1:

@@ -43,7 +43,7 @@ def _ids_of_prefixes(requests: Sequence[TraceRequest]) -> bool:
 
 
 def played_row(actual: Played, row: Played) -> dict[str, Any]:
-    """Return what came of the conditions, and what the actual fleet's figures promise of them.
+    """Return the result under the conditions of `row`, and what the actual fleet's figures promise for them.
 
     Rates are ratios of sums over the replicas, 0 to 1; `promised` is None in the actual row.
     """

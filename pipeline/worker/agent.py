@@ -41,7 +41,7 @@ _Cut = TypeVar("_Cut", bound=Cut)
 
 
 class Agent(Generic[_Record, _Cut]):
-    """Owns what the group assigns to this worker."""
+    """Owns the partitions that the consumer group assigns to this worker, and saves their state."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Agent(Generic[_Record, _Cut]):
         fatal: Callable[[BaseException], None],
         joined: Callable[[str, str], None],
     ) -> None:
-        """`topics`: ids of topics by name, of those that the role needs at least.
+        """`topics`: ids by name of the topics, at least of those that the role needs.
 
         `fatal` ends the process: the state in memory may no longer match the log. `joined` gets group and
         member id at each assignment.
@@ -74,17 +74,16 @@ class Agent(Generic[_Record, _Cut]):
         self._loading: asyncio.Task[list[OwnedPartition[_Record, _Cut]]] | None = None
         self._stopping = False
         self._full = asyncio.Event()
-        """As much waits for a round as may."""
+        """Set when as much waits for a round as may."""
         self.app = self._faust_app(settings)
 
     async def checkpoint_every(
         self, seconds: float, after: float = 0.0, *, far_behind: Callable[[], bool]
     ) -> None:
-        """Save all owned partitions as `Schedule` says, from `after` seconds on, and when much waits for it.
+        """Save all owned partitions as `Schedule` says, from `after` seconds on, and early if much waits.
 
-        A failure is fatal.
-
-        `far_behind` says whether any agent of this worker is, since what one commits is read by the other.
+        A failure is fatal. `far_behind` says whether any agent of this worker is far behind, since one reads
+        what another commits.
         """
         schedule = Schedule(seconds, time.monotonic() + after)
         while True:
@@ -130,7 +129,7 @@ class Agent(Generic[_Record, _Cut]):
 
     @property
     def far_behind(self) -> bool:
-        """Whether it applies what has been in the log for long."""
+        """Whether it still applies records that have been in the log for long."""
         return self._lag.far_behind
 
     @property
@@ -145,16 +144,16 @@ class Agent(Generic[_Record, _Cut]):
     async def reached(self, number: int) -> int:
         """Return the offset before which nothing of an owned partition is left to apply.
 
-        Behind the last record this passes the markers of transactions, which are never delivered.
+        After the last record, this passes transaction markers, which are never delivered.
         """
         next_offset: int = self.owned[number].state.next_offset
         if self.role.reader.contiguous:
             return next_offset
         topic_partition = TP(self.role.topic, number)
-        # Asked first: what is fetched in between shows as not applied.
+        # Asked for first: what is fetched in between shows as not applied.
         try:
             position = await asyncio.wait_for(self.app.consumer.position(topic_partition), _POSITION_SECONDS)
-        except (KafkaError, asyncio.TimeoutError):  # assigned anew just now
+        except (KafkaError, asyncio.TimeoutError):  # reassigned just now
             return next_offset
         if number not in self.owned:
             return next_offset
@@ -164,7 +163,7 @@ class Agent(Generic[_Record, _Cut]):
         return max(next_offset, position or 0)
 
     def _fetched(self, number: int) -> int:
-        """Return the offset of the newest record of a partition that came, -1 if none did."""
+        """Return the offset of the newest fetched record of a partition, -1 if there is none."""
         offset: int = self.app.consumer.last_fetched.get(TP(self.role.topic, number), -1)
         return offset
 
@@ -183,12 +182,12 @@ class Agent(Generic[_Record, _Cut]):
                     await rounds.released()
                 chunk = event.message
                 owned = self.owned.get(chunk.partition)
-                # Of an assignment that is over: whoever owns the partition now reads it again.
+                # Of an assignment that is over: the owner of the partition now reads it again.
                 if owned is None or chunk.generation_id != app.consumer_generation_id:
                     continue
                 owned.offer_all(offered(chunk.records))
                 self._bound_unsaved()
-                # Chunks that wait come without a turn for others in between.
+                # Chunks that wait come without other tasks getting their turn in between.
                 await asyncio.sleep(0)
         except asyncio.CancelledError:
             raise
@@ -211,14 +210,14 @@ class Agent(Generic[_Record, _Cut]):
                     await asyncio.wait({loading})
                 finally:
                     self._loading = None
-                    if loading.cancel():  # the next one must find all closed
+                    if loading.cancel():  # the next load must find all logs closed
                         await asyncio.wait({loading})
                 if loading.cancelled():
                     _log.info("loading abandoned: partitions change hands", agent=self.role.name)
                     return
                 loaded = loading.result()
                 if app.consumer_generation_id != generation:
-                    # Assigned anew meanwhile: the call for that assignment follows and loads again.
+                    # Reassigned meanwhile: the call for that assignment follows and loads again.
                     await asyncio.gather(*(owned.log.close() for owned in loaded))
                     return
                 self._joined(self.group, app.consumer.member_id)
@@ -240,12 +239,12 @@ class Agent(Generic[_Record, _Cut]):
             self._fatal(error)
 
     async def _release(self, why: str, seconds: float) -> None:
-        # Taken out first, so that nothing is applied after the last cut.
+        # Removed first, so that nothing is applied after the last cut.
         leaving, self.owned = [*self.owned.values()], {}
         for owned in leaving:
             owned.leaves = True
         if self._loading is not None:
-            # Nothing of it was applied, and it may take longer than the others wait.
+            # Nothing loaded was applied yet, and loading may take longer than other workers wait.
             self._loading.cancel()
         self._metrics.partitions.labels(self.role.name).set(0)
         try:
@@ -261,7 +260,7 @@ class Agent(Generic[_Record, _Cut]):
 
     async def _hand_over(self, leaving: list[OwnedPartition[_Record, _Cut]]) -> None:
         async with self._handing_over:
-            # A load that had just finished gave us more.
+            # A load that finished just now has added more.
             leaving += self.owned.values()
             self.owned = {}
             if leaving:
@@ -278,7 +277,7 @@ class Agent(Generic[_Record, _Cut]):
             for number in numbers
         ]
         try:
-            # All former owners are fenced before anything is read: what is read then is the last word.
+            # All former owners are fenced before anything is read: what is read then is final.
             await asyncio.gather(*(log.open() for log in logs))
             by_number = dict(zip(numbers, logs, strict=True))
             committed = await committed_before(self._kafka, self.group, role.topic, numbers)
@@ -289,10 +288,10 @@ class Agent(Generic[_Record, _Cut]):
             async with aclosing(found):
                 async for number, loaded in found:
                     require_same(loaded.topics, self._topics)
-                    # Seconds for a large state, in which the group must hear of this worker. It ends
+                    # Takes seconds for a large state, in which the group must hear of this worker. It ends
                     # in its thread also when the load is abandoned.
                     state = await asyncio.to_thread(role.restored, number, loaded.latest)
-                    # Beyond the end it is that of a topic of the same name that was deleted.
+                    # An offset beyond the end is of a deleted topic of the same name.
                     before = committed[number].offset if committed[number].offset <= loaded.end else 0
                     if not loaded.latest:
                         state.announced(before)
@@ -306,7 +305,7 @@ class Agent(Generic[_Record, _Cut]):
                         lost=self._lost,
                         markers=self._markers,
                     )
-                    # In a topic of transactions the end may be a marker, which no state gets to.
+                    # In a topic of transactions the end may be a marker, which no state reaches.
                     heard = loaded.end if role.reader.contiguous else before
                     owned.append(
                         OwnedPartition(
@@ -330,13 +329,13 @@ class Agent(Generic[_Record, _Cut]):
 
     @property
     def _markers(self) -> int:
-        """How many offsets behind the last record applied are certainly none of a record."""
+        """How many offsets after the last applied record certainly hold no record, but a marker."""
         return 0 if self.role.reader.contiguous else 1
 
     def require_not_removed(self, beginnings: Mapping[int, int]) -> None:
-        """Raise RecordsRemoved when a partition begins behind what was applied, and what is on its way.
+        """Raise RecordsRemoved when a partition begins after what was applied and what was fetched.
 
-        A consumer goes on at the beginning then, and where nothing comes any more no gap shows it.
+        A consumer then goes on at the beginning, and where nothing more comes no gap would show it.
         """
         fetched = self.app.consumer.last_fetched
         for number, beginning in beginnings.items():

@@ -1,4 +1,4 @@
-"""How a worker ends: its exit codes, and the end in the middle of things."""
+"""How a worker ends: its exit codes, and the immediate end after a fatal error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def exit_code(error: BaseException) -> ExitCode:
         return ExitCode.RESTART
     if isinstance(error, TopicMadeAgain) and error.what_follows == OF_MEMORY:
         return ExitCode.RESTART
-    # Of a bug, the log needs the way to it.
+    # A bug has to leave its traceback in the log.
     if isinstance(error, OperatorError) and not isinstance(error, RecordFatal):
         return ExitCode.UNAVAILABLE
     return ExitCode.INTERNAL

@@ -1,4 +1,4 @@
-"""The fleet's figures of a worker without ClickHouse: those of its own partitions."""
+"""The fleet's figures as a worker without ClickHouse gives them: those of its own partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS = RANGE.total_seconds()
 
 
 def fleet_figures(agents: Iterable[RecentRows]) -> Registry:
-    """Return gauges of `schemas.metrics.Fleet`. All but times, and the range, add up over workers."""
+    """Return the gauges of `schemas.fleet_metrics.Fleet`; all but times and the range add up over workers."""
     registry = Registry()
     found = sums(agents)
     if found is None:

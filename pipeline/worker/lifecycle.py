@@ -50,7 +50,7 @@ from pipeline.worker.watching import of_kafka, raise_crash, watch_progress, watc
 from schemas.settings import Settings, Worker
 
 _SAVING_SHARE = 0.75
-"""Part of the time for a stop that the last checkpoint may take."""
+"""Share of the time for a stop that the last checkpoint may take."""
 # Below these, Kafka and ClickHouse would see little else than checkpoints, and a slow round would look
 # like a stall.
 _MIN_CHECKPOINT_SECONDS = 0.05
@@ -62,11 +62,11 @@ _log = structlog.get_logger(__name__)
 def run(settings: Settings) -> None:
     """Run the replica and the fleet agent until SIGTERM or SIGINT, then save and return.
 
-    It waits for Kafka and ClickHouse, topics, tables and rights. Raises LoginRefused, CertificateUnreadable,
-    TopicMismatch, PortUnavailable or StoreUnavailable when it cannot start. Whatever makes the state in
-    memory void ends the process at once with an ExitCode, without unwinding: nothing may be written then.
+    It first waits for Kafka and ClickHouse, topics, tables and rights. Raises LoginRefused, TopicMismatch,
+    CertificateUnreadable, PortUnavailable or StoreUnavailable when it cannot start. Anything that invalidates
+    the state in memory ends the process at once with an ExitCode, without unwinding: nothing may be written.
     """
-    # Faust makes its consumer thread's loop through the policy, so the policy is where uvloop belongs.
+    # Faust creates the loop of its consumer thread through the policy, so uvloop has to be set there.
     uvloop.install()
     keep_zstd_contexts(QUICK)
     without_expected_warnings()
@@ -87,7 +87,7 @@ async def _run(settings: Settings) -> None:
         settings.worker.metrics_port,
         setting="worker.metrics_port",
         registry=metrics.registry,
-        # Once it runs, ClickHouse is left out: the backlog is safe in Kafka.
+        # Once it runs, ClickHouse no longer counts: the backlog is safe in Kafka.
         unready=lambda: waiting.cause or _unready(agents),
         more=None if store else {"/fleet/metrics": lambda: fleet_figures(recent)},
     )
@@ -119,7 +119,7 @@ class _Work:
         found: Mapping[str, Found],
         prefixes: Prefixes,
     ) -> None:
-        """`recent` gets what each agent's rows come to where no store has them."""
+        """`recent` gets an object per agent that keeps its recent rows, if there is no store."""
         self._settings = settings
         self._metrics = metrics
         self._store = store
@@ -162,7 +162,7 @@ class _Work:
         for agent in agents:
             shared = next(topic for topic in self._found.values() if topic.name == agent.role.topic)
             metrics.topic_partitions.labels(agent.role.name).set(shared.partitions)
-        # In turns, so that their pauses do not add up, and what one commits is soon in the other's round.
+        # Staggered, so that their pauses do not add up, and what one commits is soon in the other's round.
         self._rounds = [
             watched(agent.checkpoint_every(every, every * number / len(agents), far_behind=self._far_behind))
             for number, agent in enumerate(agents)
@@ -181,7 +181,7 @@ class _Work:
             )
             self._tasks.append(watched(choices.run()))
         if self._store is None and settings.otlp.endpoint:
-            # No failure of it ends the worker.
+            # Its failure does not end the worker.
             self._tasks.append(asyncio.create_task(_pushing(settings, self._recent, metrics)))
         limiter = LogLimiter()
         for agent in agents:
@@ -213,7 +213,7 @@ class _Work:
 
 
 async def _end(pages: HealthPages) -> NoReturn:
-    """End the process: what counts is saved, and no thread that compiles or waits for a server holds it."""
+    """End the process: what counts is saved, and threads that compile or wait for a server do not hold it."""
     await pages.stop()
     _log.info("stopped")
     leave(ExitCode.OK)
@@ -240,7 +240,7 @@ def _roles(settings: Settings, found: Mapping[str, Found], prefixes: Prefixes) -
 
 
 def _watch(settings: Settings, roles: Sequence[Role[Any, Any]], found: Mapping[str, Found]) -> TopicWatch:
-    """Return what looks at all topics that the roles, and choices, read or resume at an offset of."""
+    """Return a watch over the topics that the roles and choices read, or resume at an offset of."""
     saved = frozenset[str]().union(*(role.saved_topics for role in roles))
     used = {*saved, *(role.checkpoints for role in roles)}
     if settings.worker.agents != "replica":

@@ -1,4 +1,4 @@
-"""Writes what the settings say about models, prefixes and figures, and from when prices and rates hold."""
+"""Writes settings of models, prefixes and figures into tables, and from when prices and rates hold."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Figures = tuple[float | None, float | None, float | None, str]
 
 
 async def write_models(settings: Settings, tables: Tables, started_at: datetime) -> None:
-    """Write the rows as soon as ClickHouse takes them; `started_at`: when the worker did, UTC.
+    """Write the rows as soon as ClickHouse takes them; `started_at`: start of the worker, UTC.
 
-    A price holds from the start of the first worker that has it: earlier figures keep the earlier price. That
-    of a model which these settings lack stays: another worker's may have it.
+    A price holds from the start of the first worker that has it: earlier figures keep the earlier price. A
+    model that these settings lack keeps its price: another worker's may have it.
     """
     version = int(started_at.timestamp() * 1000)
     rows: list[Row] = [FleetSettingRow("horizon_seconds", settings.fleet.horizon_seconds, version)]
@@ -38,7 +38,7 @@ async def write_models(settings: Settings, tables: Tables, started_at: datetime)
 def changed(
     models: tuple[Model, ...], latest: Mapping[str, Figures], started_at: datetime
 ) -> Iterator[PrefillSettingsRow]:
-    """Give a row for each model whose settings are not the latest ones in the table."""
+    """Yield a row for each model whose settings differ from the latest ones in the table."""
     nothing: Figures = (None, None, None, "")
     for model in models:
         figures = (
@@ -69,7 +69,7 @@ _RETRY_SECONDS = 5.0
 
 
 async def until_taken(write: Callable[[], Awaitable[None]]) -> None:
-    """Await `write()` until it does not raise StoreUnavailable."""
+    """Repeat `write()` until it does not raise StoreUnavailable."""
     while True:
         try:
             await write()

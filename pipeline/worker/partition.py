@@ -29,7 +29,7 @@ _Cut = TypeVar("_Cut", bound=Cut)
 
 
 class OwnedPartition(Generic[_Record, _Cut]):
-    """Brings records into the state, and cuts it: for the tables, the log, and whoever has it next."""
+    """Applies records to the state, and cuts it for the tables, the log and the next owner."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ class OwnedPartition(Generic[_Record, _Cut]):
         topics: Mapping[str, str] | None = None,
         fetched: Callable[[], int] = lambda: -1,
     ) -> None:
-        """`heard`: before this offset there were records, or a former owner had written what follows from
-        them, when the state was loaded. `committed`: a former owner had committed all that follows from the
-        records before this offset. `topics`: ids of the state's topics by name. `fetched` returns the
-        offset of the newest record that came, also if it was not offered yet.
+        """`heard`: offset before which, when the state was loaded, there were records, or a former owner had
+        written what follows from them. `committed`: offset before which a former owner had committed all
+        that follows from the records. `topics`: ids of the state's topics by name. `fetched` returns the
+        offset of the newest record fetched, even if it was not offered yet.
         """
         self.role = role
         self.log = log
@@ -57,7 +57,7 @@ class OwnedPartition(Generic[_Record, _Cut]):
         self.unsaved = 0
         """Bytes of the values offered since the last cut."""
         self.leaves = False
-        """It is given up: what came and was not offered may be let go."""
+        """It is being given up: records that were fetched and not offered may be dropped."""
         self._in_cut = False
         self._heard = heard
         self._committed = committed
@@ -79,11 +79,11 @@ class OwnedPartition(Generic[_Record, _Cut]):
         )
 
     def repeats(self, cut: Cut) -> bool:
-        """Return whether a former owner had committed all that a cut says."""
+        """Return whether a former owner had committed all that a cut contains."""
         return cut.next_offset < self._committed
 
     def _keep_aside(self, offered: Offered, refused: RecordRefused) -> None:
-        # What a former owner had committed is in the topic.
+        # What a former owner had committed is in the topic already.
         if offered.offset >= self._committed:
             self._set_aside.add(offered, refused)
 
@@ -98,11 +98,11 @@ class OwnedPartition(Generic[_Record, _Cut]):
         self.unsaved += sum(len(offered.value or b"") for offered in self._applier.offer(several))
 
     def _heard_to(self, now: float) -> float:
-        """Return up to when what says nothing is known to be as it is; `now` is the wall clock.
+        """Return up to when sources without news are known to be as they are; `now` is the wall clock.
 
-        Of records that wait since before this worker came nobody knows yet whose they are: rows that carry
-        a source forward would all be written again. And rows of later windows than a former owner's would
-        show an older state than its own rows, until what it had applied is applied again.
+        Records from before this worker came may still wait, of any source: rows carried forward for a source
+        would all be written again. And rows of later windows than a former owner's would show an older state
+        than its own rows, until what it had applied is applied again.
         """
         if self.state.next_offset < self._heard:
             return min(now, self._read_to)
@@ -111,8 +111,8 @@ class OwnedPartition(Generic[_Record, _Cut]):
     def _known_to(self, now: float) -> float:
         """Return the time in the log up to which everything is in the state, 0 if that is not known.
 
-        Where nothing came since the last cut, nothing had been written when that was made: a fetch takes half
-        as long as from one cut to the next.
+        If nothing came since the last cut, nothing had been written to the log when that was made: a fetch
+        takes half as long as from one cut to the next.
         """
         last, self._cut_at = self._cut_at, now
         next_offset = self.state.next_offset
@@ -121,7 +121,7 @@ class OwnedPartition(Generic[_Record, _Cut]):
         return max(self._read_to, last or 0.0)
 
     def cutting(self, now: float) -> Steps[tuple[_Cut, list[Record]]]:
-        """Cut the state in steps, while nothing is offered: the cut, and the records it commits."""
+        """Cut the state in steps, while nothing is offered; return the cut and the records it commits."""
         self._in_cut = True
         self.state.read_to(self._known_to(now))
         if self.leaves:
@@ -151,13 +151,13 @@ class OwnedPartition(Generic[_Record, _Cut]):
             Record(self.role.checkpoints, self.partition, key, value) for key, value in cut.checkpoints
         ]
         if self._topics:
-            # Each time, and last: whoever reads only the end of the checkpoints finds it there.
+            # Each time, and last: a reader of only the end of the checkpoints finds it there.
             records.append(Record(self.role.checkpoints, self.partition, TOPICS_KEY, self._topics))
         return cut, [*self.role.outputs(cut), *self._set_aside.take(), *records]
 
 
 class LeftOutEvents:
-    """Events that limits of a source kept out of the state: counted, and told of at a limited rate."""
+    """Events that limits of a source kept out of the state: counted, and logged at a limited rate."""
 
     def __init__(self, metrics: WorkerMetrics) -> None:
         self._metrics = metrics

@@ -22,16 +22,16 @@ from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
 
 _LOOK_SECONDS = 5.0
-"""How long ClickHouse may take to say which tables it has."""
+"""How long ClickHouse may take to list its tables."""
 
 
 async def prepare(
     settings: Settings, groups: Sequence[str], memberships: Memberships, waiting: Waiting
 ) -> tuple[dict[str, topics.Found], Prefixes]:
-    """Return the topics by their key, and what stands before records, when everything is there.
+    """Return the topics by their key, and the prefixes of records, once all is there.
 
-    Meanwhile the code is compiled. A worker without ClickHouse could do no more than hold partitions that
-    others could work on. Raises LoginRefused, CertificateUnreadable, TopicMismatch; StoreUnavailable when
+    Meanwhile the code is compiled. A worker without ClickHouse could only hold partitions that others could
+    work on. Raises LoginRefused, CertificateUnreadable, TopicMismatch; StoreUnavailable when
     ClickHouse refuses the login; RegistryRefused, SchemaRefused.
     """
     compiling = asyncio.create_task(aside(lambda: warm_up(fleet_agent=settings.worker.agents != "replica")))
@@ -70,7 +70,7 @@ async def _bury(kafka: Kafka, memberships: Memberships) -> None:
 
 async def _tables(store: ClickHouse) -> None:
     soon = msgspec.structs.replace(store, timeout_seconds=min(store.timeout_seconds, _LOOK_SECONDS))
-    # A store that hangs holds no exit so. A worker asks no view.
+    # In a thread of its own, a store that hangs does not hold up an exit. Workers query no views.
     missing = await aside(lambda: migrations.missing(soon, with_views=False))
     if missing:
         raise TablesMissing(store.database, missing)

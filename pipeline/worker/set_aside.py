@@ -14,15 +14,15 @@ from pipeline.worker.telemetry import WorkerMetrics
 from schemas.set_aside import KEPT_BYTES, SetAsideRecord
 
 PARTITION = 0
-"""The only one of the topic of records set aside."""
+"""The topic of records set aside has only this one."""
 BYTES_OF_CHECKPOINT = 4 << 20
-"""Of the values of records set aside, in one checkpoint: beyond them, records come without their bytes."""
+"""Bytes of values kept per checkpoint: records set aside beyond them come without their values."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class KeptAside(SetAside):
-    """Keeps what one partition has set aside since its last checkpoint."""
+    """Keeps the records that one partition has set aside since its last checkpoint."""
 
     def __init__(self, agent: str, topic: str, partition: int, into: str, metrics: WorkerMetrics) -> None:
         """`into`: the topic of records set aside."""

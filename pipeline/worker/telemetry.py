@@ -41,6 +41,6 @@ class WorkerMetrics:
         self.rollup_seconds = registry.histogram(Worker.rollup_seconds)
 
     def given_up(self, agent: str, partition: int) -> None:
-        """Tell no more of the sources of a partition that another worker may own now."""
+        """Remove the gauges of a partition that another worker may own now."""
         for gauge in (self.sources, self.troubled, self.lag):
             gauge.remove_by_labels({"agent": agent, "partition": str(partition)})

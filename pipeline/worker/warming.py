@@ -19,9 +19,9 @@ _BLOCKS = 2048
 
 
 def warm_up(*, fleet_agent: bool = True) -> None:
-    """Send blocks through the replica agent, and the fleet agent if it runs, and back from their checkpoints.
+    """Run blocks through the replica agent, and the fleet agent if it runs, and restore their checkpoints.
 
-    Takes seconds where nothing is compiled yet, and a fraction of one where numba has kept it.
+    Takes seconds where nothing is compiled yet, and a fraction of one where numba has cached it.
     """
     hashes = np.arange(1, _BLOCKS + 1).astype(">u8").tobytes()
     batches = [

@@ -10,12 +10,12 @@ from pipeline.errors import Stalled
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a partition stands at one moment."""
+    """How far a partition is at one moment."""
 
     next_offset: int
-    """To be applied next."""
+    """Offset of the record to be applied next."""
     end: int
-    """After the newest record that can be read."""
+    """Offset after the newest record that can be read."""
 
 
 class Watchdog:

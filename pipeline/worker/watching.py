@@ -29,7 +29,7 @@ _log = structlog.get_logger(__name__)
 
 
 def watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """A task whose failure ends the process."""
+    """Return a task whose failure ends the process."""
 
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -41,7 +41,7 @@ def watched(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 async def of_kafka(settings: Settings, work: Awaitable[None]) -> None:
-    """Await what fails when the brokers go away meanwhile. Raises KafkaUnavailable then."""
+    """Await `work`; raise KafkaUnavailable if the brokers go away meanwhile."""
     try:
         await work
     except KAFKA_FAILURES as error:

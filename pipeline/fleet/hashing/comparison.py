@@ -26,48 +26,48 @@ FIRST: Final = np.dtype(
         ("second", "<i8"),
         # Number of the hash domain and group.
         ("space", "<u4"),
-        # Of the source that filled the latest one.
+        # Label of the source that filled the latest one.
         ("label", "<u4"),
     ],
     align=True,
 )
 FIRSTS: Final = 1 << 15
-"""First blocks remembered, a power of two: each has one slot, which the latest one takes."""
+"""Slots for first blocks, a power of two; of first blocks that share a slot, the latest is remembered."""
 _SMALLEST: Final = 1024
 
 
 class Labels(NamedTuple):
-    """Labels of lives: one for each life, or for several that were found to hash alike."""
+    """Labels of engine sessions; the labels of sessions found to hash alike are joined."""
 
     parents: I64
-    """Label that it was joined to; its own number when it was not."""
+    """Label that each one was joined to; its own number if it was not."""
     members: I64
-    """Lives that go on, of a label and all that were joined to it."""
+    """Open sessions of a label and of all that were joined to it."""
 
 
 class Origins(NamedTuple):
     """Sources by number."""
 
     labels: I64
-    """Of the present life; -1 without one."""
+    """Of the current session; -1 without one."""
     returns: I64
     """How often a source filled blocks of a chain whose first block it had used in an earlier second."""
 
 
 class PieceOrigins(NamedTuple):
-    """Where the pieces of a record come from."""
+    """The source and space of each piece of a record."""
 
     sources: I64
-    """Numbers."""
+    """Source numbers."""
     spaces: U32
-    """Numbers."""
+    """Space numbers."""
     salts: U64
-    """Of the spaces: keep them apart."""
+    """Of the spaces: give equal first blocks of different spaces different slots."""
 
 
 @compiled
 def _end_of(parents: I64, label: int) -> int:
-    """Return the label that stands for all that were found to be alike."""
+    """Return the label that represents all labels joined with this one."""
     while parents[label] != label:
         parents[label] = parents[parents[label]]
         label = parents[label]
@@ -76,7 +76,7 @@ def _end_of(parents: I64, label: int) -> int:
 
 @compiled
 def _meet(firsts: Any, labels: Labels, origins: Origins, changes: Changes, pieces: PieceOrigins) -> int:
-    """Remember the first blocks of fills; return how many sources turned out to hash like others."""
+    """Remember the first blocks of fills; return how many labels were joined to others."""
     parents = labels.parents
     met = 0
     for at in range(len(changes.roots)):
@@ -107,13 +107,13 @@ def _meet(firsts: Any, labels: Labels, origins: Origins, changes: Changes, piece
 
 
 class Comparing:
-    """Labels of sources' lives, joined where two of them fill chains with the same first block."""
+    """Labels of sources' engine sessions, joined where two of them fill chains with the same first block."""
 
     def __init__(self, after: int, head: FleetHead, packed: Packed) -> None:
-        """A source is alone `after` returns of its own and as many of others without a match; 0: never.
+        """`head` has the labels' names and what is known of sources; `packed` the tables of a base, if any.
 
-        Names of labels and what is known of each source are in `head`, the rest in the tables of a base, if
-        there is one.
+        A source counts as alone after `after` returns of its own and as many by the others of its hash
+        domain without a match; with 0, never.
         """
         self.names = head.labels
         self.standings = head.standings
@@ -126,17 +126,17 @@ class Comparing:
             slots, *fields = packed["firsts"]
             self._firsts[np.frombuffer(slots, np.int64)] = rows_of(FIRST, fields)
         self._returns_of_domain: Counter[str] = Counter()
-        """Returns of all sources of a hash domain, as far as they are counted."""
+        """Returns of all sources of a hash domain, as of the last count (`_count_returns`)."""
         for number, standing in self.standings.items():
             self._returns_of_domain[standing.domain] += int(self._origins.returns[number])
         self._counted = self._origins.returns.copy()
-        """Returns of each source that are counted there."""
+        """Returns of each source as of the last count."""
         self._uncounted = False
-        """There may be others."""
+        """Whether there may be returns since then."""
         self._alike: dict[int, int] = {}
-        """What `alike` returns, of sources whose labels did not change since it was asked."""
+        """Results of `alike`, for sources whose labels have not changed since."""
         self.moved = False
-        """Something changed since this was last set to False."""
+        """Whether anything changed since this was last set to False."""
         self._after = after
 
     def copied(self) -> dict[TableName, Table]:
@@ -149,7 +149,7 @@ class Comparing:
         }
 
     def is_alone(self, number: int, said: SourceChanges) -> bool:
-        """A record has changes of a source; return whether that is alone.
+        """Note that a record has changes of a source; return whether the source is alone.
 
         Called for all sources of a record before `meet`.
         """
@@ -180,18 +180,18 @@ class Comparing:
         return int(self._labels.members[_end_of(self._labels.parents, self._origins.labels[number])]) - 1
 
     def group(self, number: int) -> str:
-        """Return the name of the oldest life found to hash like this source."""
+        """Return the name of the oldest engine session found to hash like this source."""
         return self.names[_end_of(self._labels.parents, self._origins.labels[number])]
 
     def meet(self, changes: Changes, pieces: PieceOrigins) -> None:
-        """Follow the fills of a record."""
+        """Compare the first blocks of fills."""
         self._uncounted = True
         if _meet(self._firsts, self._labels, self._origins, changes, pieces):
             self.moved = True
             self._alike.clear()
 
     def _count_returns(self) -> None:
-        """Count those of each hash domain: when somebody asks, as most sources have company."""
+        """Bring the counts per hash domain up to date: only on demand, as most sources hash like another."""
         if not self._uncounted:
             return
         self._uncounted = False
@@ -202,7 +202,7 @@ class Comparing:
         self._counted = returns.copy()
 
     def forget(self, number: int) -> None:
-        """Give a source's number back; who hashed like it keeps that proof."""
+        """Free a source's number; sources that hashed like it keep that proof."""
         self._count_returns()
         standing = self.standings.pop(number, None)
         if standing is not None:
@@ -212,7 +212,7 @@ class Comparing:
         self._origins.returns[number] = self._counted[number] = 0
 
     def room_for_source(self, number: int) -> None:
-        """Make sure that a source of this number can be compared."""
+        """Make sure that a source with this number can be compared."""
         while number >= len(self._origins.labels):
             known = len(self._origins.labels)
             self._origins = mapped(self._origins, doubled)
@@ -220,7 +220,7 @@ class Comparing:
             self._origins.labels[known:] = -1
 
     def _begin(self, number: int, standing: FleetStanding, name: str) -> None:
-        """Give a source's new life a label of its own; whoever that leaves alone begins to prove it."""
+        """Give a source's new session its own label; a source left without a match starts proving anew."""
         self._alike.clear()
         before = int(self._origins.labels[number])
         self._origins.labels[number] = -1
@@ -238,7 +238,7 @@ class Comparing:
         self.moved = True
 
     def _prove_anew(self, number: int, standing: FleetStanding) -> None:
-        """A source that is without company counts its returns from here on."""
+        """Count the returns of a source without a match from here on."""
         standing.returns_before = int(self._origins.returns[number])
         standing.others_before = self._returns_of_others(number, standing)
 
@@ -265,7 +265,7 @@ class Comparing:
         return label
 
     def _renumber(self) -> None:
-        """Forget labels that no source and no first block has."""
+        """Forget labels that no source and no first block uses."""
         ends = np.arange(len(self.names))
         while np.any(self._labels.parents[ends] != ends):
             ends = self._labels.parents[ends]

@@ -1,4 +1,4 @@
-"""Rows that say which sources hash alike, whenever that changed."""
+"""Rows that record which sources hash alike, made when that changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Said = tuple[str, str, int, str, int, bool]
 
 
 class HashGroups:
-    """Remembers what was said of each source."""
+    """Remembers what the last rows recorded of each source."""
 
     def __init__(self, shard: int, comparing: Comparing, sources: Sources) -> None:
         self._shard = shard

@@ -1,4 +1,4 @@
-"""What the compiled loop counts: open windows of sources, redundancy as it is, and its clock."""
+"""What the compiled loop counts: open windows of sources, current redundancy, and its clock."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ UNMATCHED: Final = 6
 COUNTERS: Final = 7
 
 
-# Why a compiled loop came back.
+# Why a compiled loop returned.
 DONE: Final = 0
 """Nothing is left that it may do now."""
 CLOCK_MOVED: Final = 1
-"""The next change begins a window of the shard."""
+"""The next change begins a new window of the shard."""
 ENDED_FULL: Final = 2
-"""There may be no room for the window of a cell that comes to its end next."""
+"""There may be no room for the next window of a cell that ends."""
 REFILLS_FULL: Final = 3
-"""There may be no counter for the next refill."""
+"""There may be no free counter for the next refill."""
 
 
 class Cells(NamedTuple):
@@ -53,10 +53,10 @@ class Cells(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Windows of cells that ended since their rows were last written, in places of their own."""
+    """Windows of cells that ended since their rows were last written, each in a place of its own."""
 
     numbers: I64
-    """Cell of each."""
+    """The cell of each window."""
     used: I64
     """One element: how many there are."""
     cells: Cells
@@ -64,7 +64,7 @@ class Ended(NamedTuple):
 
 
 class Gauges(NamedTuple):
-    """Redundancy of each (hash domain, group, medium) as it is."""
+    """Current redundancy of each (hash domain, group, medium)."""
 
     owners: npt.NDArray[np.int64]
     """(gauges, 5): blocks with 1, 2, 3, 4-7, 8 and more owners."""
@@ -73,13 +73,13 @@ class Gauges(NamedTuple):
     physical: I64
     """Tokens."""
     received: I64
-    """Tokens of these that are one copy of each block which sources that receive KV and others hold."""
+    """One copy of each block that both sources that receive KV and others hold, in tokens."""
     versions: I64
     dirty: U8
 
 
 class Clock(NamedTuple):
-    """Counters and scalars that the loop moves."""
+    """Counters and scalars that the loop updates."""
 
     counters: I64
     """By HEAD, TAIL, USED_BLOCKS, ..., UNMATCHED."""
@@ -88,7 +88,7 @@ class Clock(NamedTuple):
     pairs_of_source: I64
     """Pairs in the table, per source."""
     clears_of_source: I64
-    """Per source, the number of the first loss after the last one by a clear."""
+    """Per source, the number of its last loss by a clear, plus one."""
 
 
 @compiled
@@ -100,8 +100,8 @@ def _owners_class(owners: int) -> int:
 
 @compiled
 def counted_owners(owners: int, received: int) -> int:
-    """Return how many copies there are for whoever looks for too many: those that receive KV need one of what
-    others hold."""
+    """Return how many copies count for redundancy. Where sources that receive KV and others hold a block, one
+    copy is left out, as receivers need their own."""
     return owners - 1 if 0 < received < owners else owners
 
 
@@ -109,7 +109,7 @@ def counted_owners(owners: int, received: int) -> int:
 def count_owners(
     gauges: Gauges, gauge: int, before: tuple[int, int], after: tuple[int, int], size: int, version: int
 ) -> None:
-    """Count a block that had, and has, so many owners, and of them those that receive KV."""
+    """Count the change of a block's (owners, those of them that receive KV) from `before` to `after`."""
     counted_before, counted_after = before[0], after[0]
     if before[1] | after[1]:
         counted_before = counted_owners(before[0], before[1])
@@ -133,8 +133,7 @@ def count_owners(
 def count_fill(
     cells: Cells, cell: int, found: tuple[int, int, int], size: int, trust: int, version: int
 ) -> None:
-    """Count a block that was filled: `found` is the cause, and the buckets of regret and of extra cache
-    needed, below zero for none."""
+    """Count a filled block; `found`: its cause, and the buckets of regret and extra cache or NO_BUCKET."""
     cause, regret, needed = found
     cells.blocks[cell, cause] += 1
     cells.tokens[cell, cause] += size
@@ -149,7 +148,7 @@ def count_fill(
 
 @inlined
 def begin_window(cells: Cells, cell: int, window: int, ended: Ended) -> None:
-    """Begin a cell's next window; what was not written of the one before goes to `ended`, which has room."""
+    """Begin a cell's next window; unwritten figures of the one before go to `ended`, which has room."""
     if cells.dirty[cell] != 0:
         to = ended.used[0]
         ended.used[0] = to + 1

@@ -1,4 +1,4 @@
-"""What is due of the changes that wait, as groups: changes of one piece that count as of one time."""
+"""Waiting changes that are due, as groups: consecutive changes of one piece with the same due time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pipeline.fleet.kernel.event_order import Spans, Waiting
 from pipeline.fleet.kernel.tables import F64, I64, mapped
 
 _AHEAD: Final = 8
-"""Groups whose first change is on its way into the cache."""
+"""How many groups ahead the first change is fetched into the processor's cache."""
 
 
 class Groups(NamedTuple):
-    """Changes that follow one another where they wait."""
+    """Changes that are adjacent in the buffer and due at the same time."""
 
     due: F64
     begin: I64
@@ -25,21 +25,21 @@ class Groups(NamedTuple):
 
 
 def room_for_groups(count: int) -> Groups:
-    """Return room for so many."""
+    """Return room for `count` groups."""
     return Groups(np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64))
 
 
 def groups_due(room: Waiting, spans: Spans, pieces: int, until: float, groups: Groups) -> tuple[Groups, int]:
-    """Take the changes of so many pieces that are due until then; they wait no longer.
+    """Take out the changes of the first `pieces` pieces that are due at or before `until`.
 
-    Return them, piece after piece, and how many changes they are. There is room for each to be a group.
+    Return them as groups, piece after piece, and how many changes they are. `groups` has room for one each.
     """
     found, count = _take_due(room, spans, pieces, until, groups)
     return mapped(groups, lambda column: column[:found]), count
 
 
 def gathered(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], count: int) -> Changes:
-    """Return the `count` changes of groups, one group after the other."""
+    """Return the `count` changes of the groups, one group after the other in `order`."""
     changes = Changes(
         np.empty(count, np.uint64),
         np.empty(count, np.uint8),
@@ -58,9 +58,9 @@ def gathered(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], count: 
 
 @compiled
 def move(room: Waiting, spans: Spans, pieces: int, into: Waiting) -> None:
-    """Move what waits of so many pieces to the beginning of a room, which may be the same.
+    """Move the waiting changes of the first `pieces` pieces to the beginning of `into`, maybe `room` itself.
 
-    Pieces of which nothing waits are left out.
+    Pieces without waiting changes are left out.
     """
     room, spans, into = borrowed(room), borrowed(spans), borrowed(into)
     to, kept = 0, 0

@@ -1,4 +1,4 @@
-"""Changes of residency records one behind another, each with the time as which it counts."""
+"""Changes of residency records in one buffer, each with its due time: the time as of which it counts."""
 
 from __future__ import annotations
 
@@ -23,39 +23,40 @@ from schemas.residency import FILL_KINDS, SUBSUMED
 
 
 class PieceOrder(NamedTuple):
-    """What decides on the order and the keys of the changes of each piece of a record."""
+    """What determines the order and the keys of the changes of each piece of a record."""
 
     sources: I64
-    """Numbers."""
+    """Source numbers."""
     lives: I64
+    """Numbers of the sources' engine sessions."""
     constants: U64
-    """Of its hash domain and group."""
+    """Of the hash domain and group (`keys.constant_of`)."""
     lineages: U16
-    """Of each piece the number of the lineage without a LoRA, then those of its LoRAs."""
+    """For each piece, the number of the lineage without a LoRA, then those of its LoRAs."""
     first_lineages: I64
-    """Where those of each piece begin."""
+    """Where each piece begins in `lineages`."""
     later: F64
-    """Seconds after its event time that a change counts."""
+    """Seconds from the event time of a change to its due time."""
     salts: U64
     """Of the runs of sources that receive KV."""
 
 
 class Reached(NamedTuple):
-    """How far the changes of each source have come, by its number."""
+    """How far the changes of each source have come, by source number."""
 
     records: I64
-    """The last record that it was in, by a number of ours."""
+    """The last record that the source was in, as numbered by `WaitingChanges`."""
     lives: I64
-    """The last life of it in that record."""
+    """Number of its last engine session in that record."""
     floors: F64
-    """Latest time as which a change of the lives and records before counts."""
+    """Latest due time of the changes in earlier sessions and records."""
     times: F64
-    """Latest time as which any change counts."""
+    """Latest due time of any change."""
 
 
 WAITING: Final = np.dtype(
     [
-        # Time as which it counts; in a piece it never goes back.
+        # Due time; within a piece it never goes back.
         ("due", "<f8"),
         # As in `Changes`.
         ("key", "<u8"),
@@ -71,7 +72,7 @@ WAITING: Final = np.dtype(
     ],
     align=True,
 )
-"""A row for each change that waits, piece after piece: one line of the processor's cache."""
+"""A row per waiting change, piece after piece; each fills one line of the processor's cache."""
 Waiting: TypeAlias = npt.NDArray[Any]
 
 
@@ -79,10 +80,10 @@ class Spans(NamedTuple):
     """Where the changes of each piece are."""
 
     begin: I64
-    """The first that waits."""
+    """First change that waits."""
     end: I64
     next_due: F64
-    """When that counts; infinite: none waits."""
+    """Its due time; infinite: none waits."""
 
 
 @compiled
@@ -98,11 +99,11 @@ def unpack(
     first_piece: int,
     counted_to: float,
 ) -> tuple[int, int]:
-    """Write the changes of a record, those of one block in `one_in`, from `at`, and where each piece is.
+    """Write a record's changes into `room` from `at` on, and where each piece is into `spans`.
 
-    Return how many there are, and how many count as earlier than `counted_to`. Times of a pool that go back
-    count as the latest before, and so do those of a source's next life, or next record (`record` is its
-    number). The low bits of a key decide on the sample, so all sources sample the same blocks.
+    Return how many were written, and how many are due before `counted_to`. Due times never go back, neither
+    in a pool nor from one session or record (`record` is its number) of a source to the next. With sampling,
+    one block in `one_in` is written, chosen by the low bits of its key: the same for all sources.
     """
     packed, pieces, reached = borrowed(packed), borrowed(pieces), borrowed(reached)
     room, spans = borrowed(room), borrowed(spans)
@@ -170,9 +171,9 @@ def unpack(
 
 
 def counting(changes: Waiting) -> npt.NDArray[np.bool_]:
-    """Return which changes of a record count: neither a subsumption nor the fill that it takes back.
+    """Return which changes of a record count: all but fills that it later subsumes, and these subsumptions.
 
-    A fine-grained block that a coarse one subsumes in the same record was never filled: the coarse one is.
+    A fine-grained block that is subsumed in the record that filled it was never filled: the coarse one was.
     """
     kept = np.ones(len(changes), np.bool_)
     filled: dict[tuple[int, int], int] = {}

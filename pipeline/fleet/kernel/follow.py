@@ -68,7 +68,7 @@ from pipeline.reading.windows import WINDOW_SECONDS
 from schemas.residency import CLEARED, EVICTED, FILL_KINDS
 
 GPU: Final = 0
-"""Bit of the medium whose fills and losses are what this is about."""
+"""Bit of the medium whose fills get a cause and whose losses are remembered."""
 
 
 @compiled
@@ -101,14 +101,14 @@ def _is_fill(kind: int) -> bool:
 
 @inlined
 def _fetch_slots(blocks: Blocks, pairs: Pairs, key: np.uint64, source: int) -> None:
-    """Begin to bring the slots of a change into the cache."""
+    """Begin to fetch the slots of a change into the processor's cache."""
     fetch_ahead(pairs, home_of_pair(pairs, (key, np.int64(source))))
     fetch_ahead(blocks, home_of_block(blocks, key))
 
 
 @inlined
 def _losses_leave(losses: Losses, clock: Clock, coming: int, horizon: float, max_losses: int) -> bool:
-    """Return whether so many changes make old losses leave: about one for each that comes."""
+    """Return whether old losses leave while `coming` changes are followed, about one for each new loss."""
     head, tail = clock.counters[HEAD], clock.counters[TAIL]
     oldest = losses[head & (len(losses) - 1)].time
     full: bool = tail - head + coming > max_losses
@@ -139,8 +139,8 @@ def follow(
 
     The caller has made room for `end - start` more blocks (twice as many with lower media), pairs and losses,
     and `waiting` has room for as many fills and answers.
-    At CLOCK_MOVED it takes what it needs of the window that ends, moves it on and comes again; at ENDED_FULL
-    and REFILLS_FULL it makes room.
+    At CLOCK_MOVED the caller takes what it needs of the window that ends, sets the clock's window and calls
+    again; at ENDED_FULL and REFILLS_FULL it makes room first.
     """
     blocks, pairs, losses = borrowed(blocks), borrowed(pairs), borrowed(losses)
     cells, gauges, clock, refills = borrowed(cells), borrowed(gauges), borrowed(clock), borrowed(refills)
@@ -188,7 +188,7 @@ def follow(
         if is_fill:
             if bit == GPU:
                 cell = pieces.cells[piece]
-                # Of one that is announced again only a source that receives has to know more.
+                # For a block announced again, only a source that receives KV needs the block's row.
                 block = find_block(blocks, key) if receives or not held else np.int64(-1)
                 found = REANNOUNCED, NO_BUCKET, NO_BUCKET
                 if not held:
@@ -228,6 +228,7 @@ def follow(
             if receives and not pairs[pair].media & MEDIA:
                 pairs[pair].media |= RECEIVED
             received = np.int64(1) if pairs[pair].media & RECEIVED else np.int64(0)
+            # Below, `main` is the block's own row and `entry` that of its medium: on the GPU they are one.
             main = _block(blocks, key, size, counters)
             if bit == GPU and pairs[pair].media & HAS_LOSS:
                 pairs[pair].media &= 0xFFFF ^ HAS_LOSS

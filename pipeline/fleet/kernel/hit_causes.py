@@ -66,18 +66,18 @@ def cause_of(
     if block >= 0:
         others, evicted = blocks[block].holders > 0, blocks[block].evicted > 0
         if not pieces.receives[piece]:
-            # What sources hold or evicted that receive KV helps no other.
+            # What sources that receive KV hold or evicted is of no use to a source that does not.
             others = blocks[block].holders > blocks[block].received_holders
             evicted = blocks[block].evicted > blocks[block].received_evicted
     if pair >= 0:
-        # Without a medium it is there because of its loss.
+        # A pair without a medium exists because of its loss.
         head = clock.counters[HEAD]
         number = head + ((np.int64(pairs[pair].position) - head) & 0xFFFFFFFF)
         slot = number & (len(losses) - 1)
         if losses[slot].cleared:
             return CLEARED_BEFORE, NO_BUCKET, NO_BUCKET
         bucket = NO_BUCKET
-        # A larger cache would have lost it to a restart or clear between.
+        # After a restart or clear in between, a larger cache would have lost it as well.
         kept = (
             losses[slot].life == pieces.lives[piece] and number >= clock.clears_of_source[pairs[pair].source]
         )

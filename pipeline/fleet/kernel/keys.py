@@ -14,7 +14,7 @@ _MASK = (1 << 64) - 1
 
 @functools.cache
 def constant_of(number: int) -> int:
-    """Return a constant as good as random for each number."""
+    """Return a pseudorandom constant for each number."""
     value = ((number + 1) * _SEED) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -25,7 +25,7 @@ def constant_of(number: int) -> int:
 def key_of(block_hash: np.uint64, constant: np.uint64) -> np.uint64:
     """Return the key of a block hash: a bijection within each constant (the finaliser of SplitMix64).
 
-    The hash whose key would be zero, which free slots have, shares a key with one other.
+    Zero marks free slots, so the hash that would get it shares its key with one other hash.
     """
     key: np.uint64 = block_hash ^ constant
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

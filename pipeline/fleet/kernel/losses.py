@@ -1,4 +1,4 @@
-"""Losses of blocks that are remembered, as compiled code: the last one of each block by each source."""
+"""Remembered losses of blocks, as compiled code: the last one of each block by each source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def free_if_unused(blocks: Blocks, slot: int, counters: I64) -> None:
 
 @compiled
 def uncount_loss(blocks: Blocks, block: int, cleared: bool, received: int, counters: I64) -> None:
-    """Take a loss off its block's counts."""
+    """Subtract a loss from its block's counts."""
     if cleared:
         blocks[block].cleared -= 1
     else:

@@ -1,4 +1,4 @@
-"""The packed columns of a residency record, joined: one array of each for all its pieces."""
+"""The packed columns of a residency record, joined over its pieces: one array per column."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HAS_ENDS: Final = 16
 
 
 class PackedColumns(NamedTuple):
-    """n changes, piece after piece, of which m are fills; optional columns only of pieces that have them."""
+    """n changes, piece after piece, m of them fills; pieces without an optional column add nothing to it."""
 
     hashes: U64
     kinds: U8
     times: F64
     sizes: U32
     stored: U32
-    """Tokens beyond those before the piece."""
+    """Tokens beyond `stored_before` of the piece."""
     roots: U64
     """Of fills: first block of the chain; 0 where not known."""
     depths: U16
@@ -39,7 +39,7 @@ class PackedColumns(NamedTuple):
     lengths: I64
     """Changes of each piece."""
     stored_before: I64
-    """Of each piece: tokens."""
+    """Tokens stored before each piece."""
     has: U8
     """Of each piece, by HAS_STORED, ..., HAS_ENDS."""
 
@@ -63,7 +63,7 @@ def packed_columns(parts: Sequence[ResidencyChanges]) -> PackedColumns:
 
 
 def _joined(columns: Iterable[bytes], packed: str) -> npt.NDArray[Any]:
-    # A copy: what a buffer is seen through cannot be written, which to the compiler is another type.
+    # A copy: an array over a buffer is read-only, which is another type to the compiler.
     kind = np.dtype(packed)
     return np.frombuffer(b"".join(columns), kind).astype(kind.newbyteorder("="))
 

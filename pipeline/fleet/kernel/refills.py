@@ -1,9 +1,9 @@
-"""Tokens filled again since the window began, by prefix: exact for some thousand prefixes, bounded beyond.
+"""Tokens filled again since the window began, by prefix: exact for a few thousand prefixes, bounded beyond.
 
-A summary of Misra and Gries in the batched form of Agarwal et al. ("Mergeable Summaries", PODS 2012): when
-the counters run out, the median is taken off all of them and those that reach zero are given up. It was not
-taken from a library because a compiled loop adds to it per block, and because its state, and with it every
-row, must follow from the log alone, also across checkpoints.
+A Misra-Gries summary in the batched form of Agarwal et al. ("Mergeable Summaries", PODS 2012): when the
+counters run out, their median is subtracted from all of them and those that reach zero are dropped. No
+library is used because a compiled loop adds to it per block, and because its state, and with it every row,
+must follow from the log alone, also across checkpoints.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _put = compiled(over(hash_table.put_all, "put_refills", _PARTS))
 
 @inlined
 def count_refill(refills: Refills, block: Any, tokens: int) -> None:
-    """Count tokens of a block, as a row of BLOCK, that was filled again; there is a free counter."""
+    """Count tokens of a block that was filled again, given as a row of BLOCK or FILL; a counter is free."""
     slot = slot_of_prefix(refills.rows, _prefix_of(block))
     if slot < 0:
         slot = -1 - slot
@@ -86,11 +86,11 @@ def count_refill(refills: Refills, block: Any, tokens: int) -> None:
 def make_room(refills: Refills) -> Refills:
     """Return the counters with half of them free.
 
-    Each time at least as many counters as are kept lose as much as `FORGOTTEN` grows by, so that it stays
-    below (tokens counted) / (half of the counters).
+    Each time, at least as many counters as are kept lose the amount by which FORGOTTEN grows, so it stays
+    below (tokens counted) / (half the number of counters).
     """
     tokens = refills.rows["tokens"][refills.rows["root"] != 0]
-    # Here, since compiling what numba makes of it takes longer than all other loops of the fleet agent.
+    # Not compiled: numba takes longer to compile it than all other loops of the fleet agent.
     median = np.partition(tokens, len(tokens) // 2)[len(tokens) // 2]
     room = no_refills()
     _take_off(refills, int(median), room)
@@ -107,7 +107,7 @@ def refills_of(live: npt.NDArray[Any], forgotten: int) -> Refills:
 
 @compiled
 def _take_off(refills: Refills, taken_off: int, room: Refills) -> None:
-    """Put what is left when so many tokens are taken off each counter into a table without any."""
+    """Subtract `taken_off` tokens from each counter; put those that have some left into the empty `room`."""
     for row in range(len(refills.rows)):
         one = refills.rows[row]
         if one.root != np.uint64(0) and one.tokens > taken_off:

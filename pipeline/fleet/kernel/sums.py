@@ -1,4 +1,4 @@
-"""What the pairs of a base add up to, as compiled code: for comparing them with its blocks and its clock."""
+"""Sums over the pairs of a base, as compiled code, to compare with its blocks and its clock."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from pipeline.fleet.kernel.tables import (
 
 @compiled_nogil
 def put_keys(blocks: Blocks, keys: Keys) -> bool:
-    """Put the keys of blocks into a table of keys, empty and large enough; return whether that could be done:
-    none is zero, or there twice."""
+    """Put the keys of blocks into the empty, large enough `keys`; return False if one is zero or repeated."""
     for row in range(len(blocks)):
         key = blocks[row].key
         slot = find_block(keys, key)
@@ -37,13 +36,13 @@ def put_keys(blocks: Blocks, keys: Keys) -> bool:
 def sum_pairs(
     pairs: Pairs, keys: Keys, first_loss: int, losses: int, of_source: I64
 ) -> tuple[int, int, int, int, int, int]:
-    """Return how many pairs cannot be, how often they say that a block is held, how many sources hold a block
-    on a medium whose removals are announced, how many lost it, and the second and third figure for those that
-    received it; count pairs in `of_source`.
+    """Return six counts, and count each source's pairs in `of_source`.
 
-    A pair that can be has a medium, and may have been received then, or a loss. That is one of so many
-    `losses` from the number `first_loss` on, and its block is in `keys`. Where removals are not announced,
-    what is held does not keep the block.
+    The counts: invalid pairs; media that pairs hold their block on; pairs that hold it on a medium whose
+    removals are announced; pairs with a loss; the second and third again, of pairs marked as received.
+    A valid pair has a medium or a loss, and is marked as received only with a medium. Its loss is one of the
+    `losses` from number `first_loss` on. Its block is in `keys`, unless it has no loss and is held only where
+    removals are not announced.
     """
     wrong, held, announced, lost, received, received_announced = 0, 0, 0, 0, 0, 0
     fetched = 0

@@ -1,6 +1,6 @@
 """Flat tables of the fleet agent: blocks, who holds or lost them, and the losses in order.
 
-They lie in numpy arrays, so that a compiled loop can walk them and a checkpoint is a copy. A slot with a key
+They are numpy arrays, so that a compiled loop can walk them and a checkpoint can copy them. A slot with a key
 of zero is free. Capacities are powers of two.
 """
 
@@ -25,17 +25,17 @@ I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
 FETCHED_AHEAD: Final = 32
-"""Changes or rows whose slots are on their way into the cache."""
+"""How many changes or rows ahead slots are fetched into the processor's cache."""
 SMALLEST: Final = 1024
 LOAD: Final = 0.75
-"""Of a table, at most."""
+"""Greatest load factor of a table."""
 SPARSE: Final = 0.1
-"""A table emptier than that is rebuilt smaller."""
+"""Load factor below which a table is rebuilt smaller."""
 
 HAS_LOSS: Final = 0x8000
 """In `Pairs.media`: the source lost the block from its GPU, `position` says which loss."""
 RECEIVED: Final = 0x4000
-"""In `Pairs.media`: the source received KV when the block came, to whichever medium. Until it holds none."""
+"""In `Pairs.media`: the source received KV when the block came to any medium; kept while it holds one."""
 MEDIA: Final = 0x3FFF
 """Bits of media."""
 STORE_ONLY_BIT: Final = 8
@@ -44,7 +44,7 @@ ANNOUNCED: Final = 0x00FF
 """Bits of the media whose removals are announced."""
 
 
-# Rows of structured arrays: what belongs together is in one line of the processor's cache.
+# Structured arrays: what belongs together is in one line of the processor's cache.
 Blocks: TypeAlias = npt.NDArray[Any]
 Pairs: TypeAlias = npt.NDArray[Any]
 Losses: TypeAlias = npt.NDArray[Any]
@@ -53,7 +53,7 @@ Keys: TypeAlias = npt.NDArray[Any]
 BLOCK: Final = np.dtype(
     [
         ("key", "<u8"),
-        # Event time of the last remembered eviction, of whatever source.
+        # Event time of the last remembered eviction, by any source.
         ("evicted_at", "<f8"),
         # Tokens per block.
         ("size", "<u4"),
@@ -81,7 +81,7 @@ PAIR: Final = np.dtype(
     [
         # Of the block.
         ("key", "<u8"),
-        # Low bits of the number of the loss; counts only with HAS_LOSS.
+        # Low bits of the number of the loss; valid only with HAS_LOSS.
         ("position", "<u4"),
         ("source", "<u2"),
         # One bit a medium, RECEIVED and HAS_LOSS.
@@ -89,7 +89,7 @@ PAIR: Final = np.dtype(
     ],
     align=True,
 )
-"""A row per block and source that holds it or is remembered to have lost it."""
+"""A row per block and source that holds it, or whose loss of it is remembered."""
 LOSS: Final = np.dtype(
     [
         # Of the block.
@@ -98,11 +98,11 @@ LOSS: Final = np.dtype(
         # Tokens stored in that pool before; -1 when the record does not say.
         ("stored", "<i8"),
         ("source", "<u2"),
-        # Low bits of the number of the source's life.
+        # Low bits of the number of the source's engine session.
         ("life", "<u2"),
         # 1 for a clear or restart, 0 for an eviction.
         ("cleared", "u1"),
-        # 1 if the source received KV when the block had come.
+        # 1 if the source received KV when the block came.
         ("received", "u1"),
     ],
     align=True,
@@ -110,23 +110,23 @@ LOSS: Final = np.dtype(
 """A row per loss remembered, in a ring in the order of the log: loss n is in row n modulo the capacity."""
 
 KEY: Final = np.dtype([("key", "<u8")])
-"""A row per block, where nothing but who there is matters."""
+"""A row per block, for tables that only record which blocks there are."""
 
 _Columns = TypeVar("_Columns", bound=tuple[Any, ...])
 
 
 def mapped(columns: _Columns, change: Callable[[Any], Any]) -> _Columns:
-    """Return the columns of a table, each one changed."""
+    """Return the table with `change` applied to each of its columns."""
     return type(columns)(*map(change, columns))
 
 
 def doubled(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column of twice the length; what is new is zero."""
+    """Return a column of twice the length; the new half is zero."""
     return np.concatenate((column, np.zeros_like(column)))
 
 
 def capacity_for(entries: int) -> int:
-    """Return the smallest capacity at which a table of so many entries is half full at most."""
+    """Return the smallest capacity, from SMALLEST on, of a table with so many entries at up to LOAD."""
     capacity = SMALLEST
     while capacity * LOAD < entries:
         capacity *= 2
@@ -169,7 +169,7 @@ find_pair = compiled(over(hash_table.look_up, "find_pair", _OF_PAIRS))
 free_block = compiled(over(hash_table.free, "free_block", _OF_BLOCKS))
 """`free_block(blocks, slot)` frees a slot; others may move up into it."""
 free_pair = compiled(over(hash_table.free, "free_pair", _OF_PAIRS))
-"""`free_pair(pairs, slot)` does the same with that of a pair."""
+"""`free_pair(pairs, slot)` does the same with pairs."""
 copy_blocks = compiled_nogil(over(hash_table.put_all, "copy_blocks", _OF_BLOCKS))
 """`copy_blocks(old, new)` puts every block of one table into another, which is empty and large enough."""
 copy_pairs = compiled_nogil(over(hash_table.put_all, "copy_pairs", _OF_PAIRS))

@@ -1,9 +1,9 @@
 """Fills of sources that receive KV, until it is decided which of them were transferred (docs/figures.md).
 
-An engine announces what a transfer brought as it does what it computed. The blocks of a run came together; if
-its last one was stored before by anybody, all of them were, as a hash contains those before it, and the run
-was transferred. That block's shard knows; the others wait for its answer. Their fills count behind one
-another, so that windows of a source go forward.
+Engines announce transferred blocks like computed ones. The blocks of a run came together: if its last one was
+stored before by any source, so were the others, as a hash covers all blocks before it, and the run was
+transferred. The shard of that block knows; the others wait for its answer. Fills count in the order in which
+they came, so that a source's windows only move forward.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FILL: Final = np.dtype(
         ("source", "<u2"),
         ("lineage", "<u2"),
         ("depth", "<u2"),
-        # What it would be if computed, and the buckets that it would count in, or NO_BUCKET.
+        # Its cause if it was computed, and the buckets that it would count in then, or NO_BUCKET.
         ("cause", "u1"),
         ("regret", "i1"),
         ("needed", "i1"),
@@ -69,7 +69,7 @@ FILL: Final = np.dtype(
 ANSWER: Final = np.dtype(
     [
         ("run", "<u8"),
-        # How many came before, and this one.
+        # Running number: how many answers came up to and including this one.
         ("came", "<i8"),
         # Whether the last block of the run was stored before.
         ("known", "u1"),
@@ -87,17 +87,17 @@ class Waiting(NamedTuple):
     fills: npt.NDArray[Any]
     answers: npt.NDArray[Any]
     used: I64
-    """By FILLS and ANSWERS."""
+    """How many of each, by FILLS and ANSWERS."""
 
 
 IS_END: Final = 1
-"""Added to the run of its last block."""
+"""Bit that is set in the run of its last block."""
 
 
 @compiled
 def run_of(end: np.uint64, time: float, salt: np.uint64) -> np.uint64:
-    """Return what names a run in all shards: its last block and event time, mixed with the salt of its
-    session and group; never 0 or odd."""
+    """Return a number that identifies a run in all shards, made of its last block and event time and of the
+    salt of its session and group; never 0 or odd."""
     bits = np.uint64(np.int64(time * 1e6))
     run: np.uint64 = (key_of(end ^ key_of(bits, salt), salt) | np.uint64(2)) & ~np.uint64(IS_END)
     return run
@@ -113,8 +113,8 @@ def wait(
     chain: Any,
     found: tuple[int, int, int],
 ) -> None:
-    """Let a fill wait, for which there is room: `found` is its cause and buckets, `known` whether the block
-    was stored before, by anybody, and `chain` has root, depth and lineage."""
+    """Add a fill to those that wait, which have room: `found` is its cause and buckets, `known` whether any
+    source stored the block before, and `chain` its root, depth and lineage."""
     piece = changes.pieces[at]
     run = changes.runs[at]
     to = waiting.used[FILLS]
@@ -136,7 +136,7 @@ def wait(
 
 @compiled
 def decide(fills: npt.NDArray[Any], runs: U64, states: npt.NDArray[np.uint8]) -> None:
-    """Take in the states of runs, which are in order."""
+    """Apply the states of `runs`, which are sorted, to the fills that wait for them."""
     for at in range(len(fills)):
         if fills[at].state == ASKED:
             found = np.searchsorted(runs, fills[at].run)

@@ -1,4 +1,4 @@
-"""Rows of the prefixes of which most is held several times over, or was filled again, in a window."""
+"""Rows of the prefixes with the most duplicated tokens, or the most tokens filled again, in a window."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def hot_prefixes(
     one_in: int,
     version: int,
 ) -> list[HotPrefixRow]:
-    """Return `listed` prefixes of each hash domain and group by duplicated, and as many by refilled tokens.
+    """Return the top `listed` prefixes of each hash domain and group by duplicated, and by refilled tokens.
 
-    Residency is that of the end of the window, refills those since it began; `trusts` as in
+    Residency is that at the end of the window, refills are those since it began; `trusts` as in
     `OpenWindows.redundancy`.
     """
     if not listed:
@@ -83,7 +83,7 @@ def _largest(rows: Any, figures: Any, listed: int, lineages: Lineages) -> I64:
     numbers, which = np.unique(rows["lineage"][at], return_inverse=True)
     named = [lineages.by_number[number] for number in numbers.tolist()]
     spaces = np.array([lineage.space.number for lineage in named], np.int64)[which]
-    # Sorting texts takes long: it is done with those of lineages, not with those of rows.
+    # Sorting texts is slow: it is done with the texts of lineages, not with those of rows.
     _, loras = np.unique(np.array([lineage.lora for lineage in named], np.str_), return_inverse=True)
     order = np.lexsort((loras[which], rows["root"][at], -figures[at], spaces))
     _, begin = np.unique(spaces[order], return_index=True)

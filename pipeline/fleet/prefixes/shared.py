@@ -1,8 +1,8 @@
-"""Tokens that more than one source holds, by prefix, from a look at all blocks.
+"""Tokens that more than one source holds, by prefix, from a scan of all blocks.
 
 Two passes in bounded memory, whose result does not depend on the order of the blocks. The first, over all
-blocks, adds the copies up in as many sums as there are, by a hash of the prefix: no prefix has more than its
-sum. The second, over blocks of several sources, counts exactly what falls under the largest sums.
+blocks, adds up copies in a fixed number of sums, by a hash of the prefix: no prefix has more than its sum.
+The second, over blocks of several sources, counts exactly the prefixes under the largest sums.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SHARED: Final = np.dtype(
         ("shared", "<i8"),
         # Number of the hash domain, group and LoRA.
         ("lineage", "<u2"),
-        # The most that hold one of its blocks.
+        # The most sources that hold one of its blocks.
         ("owners", "<u2"),
-        # Of the deepest block that several hold.
+        # Depth of the deepest block that several sources hold.
         ("depth", "<u2"),
     ],
     align=True,
@@ -36,9 +36,9 @@ SHARED: Final = np.dtype(
 SUMS: Final = 1 << 16
 LARGEST_SUMS: Final = 2048
 PREFIXES: Final = 1 << 14
-"""Counted exactly at most; the table has twice as many slots."""
+"""Most prefixes that are counted exactly; the table has twice as many slots."""
 AT_ONCE: Final = 1024
-"""Slots looked at before what they hold is added up."""
+"""Slots scanned for blocks before these are added up."""
 
 
 def shared_prefixes(
@@ -51,8 +51,8 @@ def shared_prefixes(
 ) -> tuple[npt.NDArray[Any], int]:
     """Return rows of SHARED and a bound: a prefix that is not among them has no more duplicated tokens.
 
-    `asked`, with the fields `root` and `lineage`, names prefixes to be counted in any case; fewer than
-    `prefixes`. The bound is at most (duplicated tokens) / `largest`, unless a sum has very many prefixes.
+    `asked`, fewer than `prefixes`, has the fields `root` and `lineage` of prefixes to count in any case.
+    The bound is at most (duplicated tokens) / `largest`, unless a sum has very many prefixes.
     `sums` is a power of two.
     """
     named, is_asked = np.zeros(2 * prefixes, SHARED), np.zeros(sums, np.bool_)
@@ -69,7 +69,7 @@ def shared_prefixes(
 
 def _bound(by_sum: I64, largest: int) -> int:
     """Return the largest sum that is not among the `largest` largest."""
-    # Most are 0. Partitioning takes a hundred times as long with them.
+    # Most are 0, and with them partitioning would take a hundred times as long.
     sums = by_sum[by_sum > 0]
     return int(np.partition(sums, -1 - largest)[-1 - largest]) if len(sums) > largest else 0
 
@@ -83,7 +83,7 @@ def _sum_of(root: np.uint64, lineage: int, sums: int) -> int:
 
 @compiled
 def _ask(roots: U64, lineages: I64, named: Any, is_asked: Bools) -> None:
-    """Give prefixes a row in `named`, which has none of them, and mark their sums."""
+    """Add a row for each prefix to `named`, which has none of them, and mark their sums."""
     for number in range(len(roots)):
         slot = -1 - slot_of_prefix(named, (roots[number], lineages[number]))
         named[slot].root = roots[number]
@@ -93,17 +93,17 @@ def _ask(roots: U64, lineages: I64, named: Any, is_asked: Bools) -> None:
 
 @compiled
 def _add_copies(blocks: Blocks, is_asked: Bools, named: Any, by_sum: I64, several: U32) -> int:
-    """Add copies beyond the first up, and note in `several` the slots of blocks that have them.
+    """Add up copies beyond the first, and write the slots of blocks that have any to `several`.
 
-    A block of one source tells something of a prefix only that was asked for: others are found because
-    several hold a block. Return how many slots were noted.
+    A block of one source matters only to prefixes that were asked for: others are found by blocks that
+    several sources hold. Return how many slots were written.
     """
     blocks, by_sum, several = borrowed(blocks), borrowed(by_sum), borrowed(several)
     is_asked, named = borrowed(is_asked), borrowed(named)
     held = np.empty(AT_ONCE, np.uint32)
     noted = 0
     for begin in range(0, len(blocks), AT_ONCE):
-        # In a loop of its own and without a branch, since no processor can guess which slots are free.
+        # In a loop of its own and without branches, as no processor can predict which slots are free.
         count = 0
         for at in range(begin, min(begin + AT_ONCE, len(blocks))):
             held[count] = at
@@ -127,9 +127,9 @@ def _add_copies(blocks: Blocks, is_asked: Bools, named: Any, by_sum: I64, severa
 def _count(
     blocks: Blocks, several: U32, is_large: Bools, is_asked: Bools, found: Any, used: int, limit: int
 ) -> bool:
-    """Count blocks of several sources in `found`; return False if over `limit` prefixes have a large sum.
+    """Count blocks of several sources in `found`; return False if more than `limit` prefixes come together.
 
-    Most blocks are passed over by their sum alone.
+    Most blocks are skipped by their sum alone.
     """
     blocks, several, found = borrowed(blocks), borrowed(several), borrowed(found)
     is_large, is_asked = borrowed(is_large), borrowed(is_asked)

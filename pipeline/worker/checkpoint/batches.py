@@ -1,4 +1,4 @@
-"""Records packed into batches, so that the client's work for each is that of a batch."""
+"""Records packed into batches, so that the client does its work per batch, not per record."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Place = tuple[str, int]
 
 
 def batches(records: Iterable[Record], kafka: Kafka, *, transactional: bool) -> Iterator[tuple[Place, Batch]]:
-    """Give full batches as they fill, the others at the end; those of a partition are in its order.
+    """Yield full batches as they fill, the others at the end; those of a partition keep its order.
 
-    Compressed here and by topic: a producer has one compression for all, and a transaction one producer.
+    They are compressed here, by topic: a producer has one compression, and a transaction one producer.
     """
     compressions = {topic_name(kafka, key): compression_of(kafka, key) for key in catalogue()}
     unfinished: dict[Place, Batch] = {}

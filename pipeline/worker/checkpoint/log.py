@@ -1,4 +1,4 @@
-"""Checkpoints on their way to Kafka: a fenced writer per partition, one transaction a checkpoint.
+"""Checkpoints on their way to Kafka: a fenced writer per partition, one transaction per checkpoint.
 
 The transactional id is bound to the input partition. Opening it makes the broker abort what a former owner
 left open and refuse whatever that tries later, so a partition has one writer however late a frozen process
@@ -45,8 +45,8 @@ _REQUEST_TIMEOUT_MS = 10_000
 _COMMIT_SECONDS = 30.0
 _MAX_RECORD_BYTES = 8 << 20
 PORTION_BYTES = 2 << 20
-"""Of a transaction's records, on their way at once: the client packs what waits into one request, which
-keeps the event loop for 15 ms a MiB."""
+"""Bytes of a transaction's records on their way at once: the client packs what waits into one request, which
+holds up the event loop for 15 ms per MiB."""
 
 _log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class CheckpointLog:
         self._committed: Committed | None = None
 
     def continues(self, committed: Committed) -> None:
-        """Go on behind this transaction, which was the last one when the state was loaded."""
+        """Go on after this transaction, which was the last one when the state was loaded."""
         self._committed = committed
 
     async def open(self) -> None:
@@ -73,12 +73,12 @@ class CheckpointLog:
             transactional_id=transactional_id(self._group, self.topic, self.partition),
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             request_timeout_ms=_REQUEST_TIMEOUT_MS,
-            # Brokers refuse for a moment what follows closely on the transaction before.
+            # Brokers refuse for a moment what closely follows the previous transaction.
             retry_backoff_ms=20,
             max_request_size=_MAX_RECORD_BYTES,
             max_batch_size=BATCH_BYTES,
             linger_ms=0,
-            # Of checkpoints: brokers that compact them would unpack them and pack them again.
+            # For checkpoints: brokers that compact them would decompress and compress them again.
             compression_type=None,
             **client_options(self._kafka),
         )
@@ -113,8 +113,8 @@ class CheckpointLog:
         try:
             await self._transaction(producer, next_offset, records)
         except (KafkaError, IllegalOperation) as error:
-            # The error of a record is a copy that lacks the cause, and of one that comes after it the client
-            # only says that there is no transaction; that of the transaction has the cause.
+            # The error of a record is a copy without the cause, and for later records the client only says
+            # that there is no transaction; the error of the transaction has the cause.
             end = transaction_end(producer)
             failure = (end.exception() if end.done() else None) or error
         else:
@@ -129,8 +129,8 @@ class CheckpointLog:
         """Return a producer in place of one whose transactional id the brokers have forgotten.
 
         They forget one that committed nothing for `transactional.id.expiration.ms`, as in a partition without
-        sources. They answer a frozen owner alike if another one opened the id since. So it is opened as at
-        the start, and if anybody else has committed meanwhile, this owner is the frozen one.
+        sources. A frozen owner gets the same answer if another one opened the id since. So it is opened as at
+        the start, and if another owner has committed meanwhile, this one is the frozen one.
         """
         _log.warning(
             "Kafka forgot the transactional id of a partition that was idle for longer than the brokers' "
@@ -168,7 +168,7 @@ class CheckpointLog:
     async def _sent(
         self, producer: AIOKafkaProducer, portion: Sequence[Record]
     ) -> AsyncGenerator[asyncio.Future[Any], None]:
-        """Send records, and give what tells of each or of a batch of them."""
+        """Send records; yield the future of each one, or of each batch of them."""
         sent: asyncio.Future[Any]
         for record in portion:
             if not record.compressed:
@@ -191,13 +191,13 @@ class CheckpointLog:
 
 
 def _retrieved(sent: asyncio.Future[Any]) -> None:
-    """Take notice of how a record failed, if it did: of the transaction another future tells."""
+    """Retrieve the error of a record, if it failed: the transaction's future reports it."""
     if not sent.cancelled():
         sent.exception()
 
 
 def _is_forgotten(cause: BaseException | None) -> bool:
-    """Return whether an error comes of a transactional id that brokers do not know.
+    """Return whether an error comes from a transactional id that brokers do not know.
 
     aiokafka's sender takes their answer for a bug of its own and hides it as the cause of another error.
     """
@@ -216,11 +216,11 @@ class _Expected(logging.Filter):
 
 
 def without_expected_warnings() -> None:
-    """Keep aiokafka's sender, and futures of it that nobody waits for, from telling of ordinary work.
+    """Keep aiokafka's sender, and its futures that nobody waits for, from logging ordinary events.
 
     Brokers that look up whether a partition is part of a transaction (KIP-890) answer its first records with
-    "not enough replicas" until they know, and aiokafka sends them again. If replicas are really missing the
-    commit runs out of time and says so. Of an id that brokers forgot a line of ours tells.
+    "not enough replicas" until they know, and aiokafka sends them again. If replicas are really missing, the
+    commit times out and reports it. Of an id that brokers forgot, `_opened_anew` logs a line.
     """
     for name in ("aiokafka.producer.sender", "asyncio"):
         logging.getLogger(name).addFilter(_Expected())

@@ -8,14 +8,14 @@ import msgspec
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What a transaction writes besides offsets."""
+    """What a transaction writes in addition to offsets."""
 
     topic: str
     partition: int
     key: bytes
     value: bytes | None
-    """None: the key has no value any more."""
+    """None: a tombstone, the key no longer has a value."""
     compressed: bool = False
-    """Compressed where records are, in batches with others of its kind and partition."""
+    """Whether it is sent in a compressed batch, with others of its topic and partition."""
     headers: Sequence[tuple[str, bytes]] = ()
     """Of a compressed record."""

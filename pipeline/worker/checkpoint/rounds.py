@@ -22,7 +22,7 @@ from schemas.rows import Row
 
 _TRANSACTIONS = 4
 _TURN_SECONDS = 0.02
-"""For so long a cut keeps the event loop, and until its next source is done."""
+"""A cut holds up the event loop for so long, and until its next source is done."""
 
 _Record = TypeVar("_Record")
 _Cut = TypeVar("_Cut", bound=Cut)
@@ -41,8 +41,8 @@ class CheckpointRounds:
         same_topics: Callable[[], Awaitable[None]],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`hold_seconds`: for so long applying goes on beside a round. `same_topics` raises if what was
-        applied may be of another topic than what was applied before."""
+        """`hold_seconds`: how long applying goes on during a round. `same_topics` raises if what was applied
+        may be of another topic than what was applied before."""
         self._sink = sink
         self._metrics = metrics
         self._hold_seconds = hold_seconds
@@ -53,16 +53,16 @@ class CheckpointRounds:
         self._may_apply = asyncio.Event()
         self._may_apply.set()
         self._overdue = False
-        """Applying waits for the end of the round, which has taken long, or beside which much was applied."""
+        """Applying waits for the end of the round, as it has taken long, or much was applied during it."""
         self.holding = False
         """Applying has to wait: `await released()`."""
 
     def taken_over(self) -> None:
-        """Partitions came from another worker."""
+        """Note that partitions came from another worker."""
         self._sink.taken_over()
 
     def given_up(self) -> None:
-        """All partitions of the agent may be another worker's now."""
+        """Note that all partitions of the agent may be another worker's now."""
         self._sink.given_up()
 
     def hold_to_the_end(self) -> None:
@@ -77,8 +77,8 @@ class CheckpointRounds:
             await self._may_apply.wait()
 
     async def save(self, owned: Iterable[OwnedPartition[_Record, _Cut]]) -> float:
-        """Save the partitions; returns when everything is committed, and how many seconds of the processor
-        it took to cut them. Raises CheckpointFailed, TopicMadeAgain, TopicMismatch.
+        """Save the partitions; return, when everything is committed, how many seconds of processor time it
+        took to cut them. Raises CheckpointFailed, TopicMadeAgain, TopicMismatch.
 
         While ClickHouse fails this keeps trying: cancelling it loses the cuts, so the process must end then.
         """
@@ -107,7 +107,7 @@ class CheckpointRounds:
                     records += await self._sink.records(cut.rows)
                 commits.append((partition, cut.next_offset, records))
             await asyncio.sleep(0)
-        # After the cuts: all that is in them was fetched before, so it is of these topics.
+        # After the cuts: all that is in them was fetched before, so it is from these topics.
         if rows or commits:
             await self._same_topics()
         if rows:
@@ -122,9 +122,9 @@ class CheckpointRounds:
         return cut_seconds
 
     async def _cut(self, partition: OwnedPartition[_Record, _Cut]) -> tuple[_Cut, list[Record], float]:
-        """Return the cut, the records of its transaction, and the seconds of the processor that it took.
+        """Return the cut, the records of its transaction, and the seconds of processor time that it took.
 
-        Now and then it gives others their turn; nothing is applied meanwhile.
+        Now and then it lets other tasks run; nothing is applied meanwhile.
         """
         steps = partition.cutting(self._clock())
         held = processor = 0.0
@@ -152,7 +152,7 @@ class CheckpointRounds:
             self._metrics.checkpoints.labels(partition.role.name).inc()
 
     async def _beside_the_loop(self, errand: Callable[[], None]) -> None:
-        """Run it in a thread: the loop goes on, and nothing is applied."""
+        """Run `errand` in a thread: the event loop goes on, but nothing is applied."""
         began = time.perf_counter()
         self._hold()
         await asyncio.to_thread(errand)
@@ -176,7 +176,7 @@ class CheckpointRounds:
 
 
 def _turn(steps: Steps[_Result]) -> _Result | None:
-    """Take steps for a while; return what comes of them, None if some are left."""
+    """Run steps for a while; return their result, None if some are left."""
     end = time.perf_counter() + _TURN_SECONDS
     try:
         while time.perf_counter() < end:

@@ -39,11 +39,11 @@ from schemas.settings import Settings
 
 _WAIT_MS = 1000
 _RECORDS = 20_000
-"""Of one insert."""
+"""Most records of one insert."""
 _POLL_MS = 86_400_000
 """Waiting for ClickHouse is no reason to leave the group."""
 _AGAIN_SECONDS = 2.0
-"""Before another consumer is tried."""
+"""Pause before another consumer is tried."""
 _DETAIL_CHARACTERS = 200
 
 _log = structlog.get_logger(__name__)
@@ -65,7 +65,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         every: float,
         joined: Callable[[str, str], None],
     ) -> None:
-        """`topic_id`: as Kafka tells it, empty where it does not. `every`: seconds between two inserts.
+        """`topic_id`: as Kafka reports it, empty if it does not. `every`: seconds between two inserts.
         `joined` gets group and member id at each assignment."""
         self._settings = settings
         self._sink = sink
@@ -81,7 +81,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
     async def run(self) -> None:
         """Write until cancelled. Raises CertificateUnreadable and RowsRefused.
 
-        When Kafka goes away another consumer begins anew: nothing is kept here that the log does not tell.
+        When Kafka goes away another consumer starts over: all that is kept here follows from the log.
         """
         while True:
             try:
@@ -115,7 +115,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
 
     @asynccontextmanager
     async def _started_producer(self) -> AsyncIterator[AIOKafkaProducer | None]:
-        """Give what figures are written with: no transaction, as offsets follow in another request."""
+        """Yield the producer of figures, if any: no transaction, as offsets follow in another request."""
         kafka = self._settings.kafka
         if not kafka.figures:
             yield None
@@ -128,14 +128,14 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
             await producer.stop()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Tell no more of partitions that another worker may own now."""
+        """Remove the gauges of partitions that another worker may own now."""
         for place in revoked:
             self._metrics.given_up(CHOICES, place.partition)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Say what retention removed before it was read; aiokafka begins at the oldest record then.
+        """Report what retention removed before it was read; aiokafka begins at the oldest record then.
 
-        So does it where the group's offset is of a topic that was deleted since.
+        Begin there, too, where the group's offset is of a topic that was deleted since.
         """
         consumer, places = self._consumer, [*assigned]
         assert consumer is not None

@@ -1,1 +1,1 @@
-"""How Faust consumes for the agents: its transport, its login, and its members of the group."""
+"""How Faust consumes for the agents: its transport, its login, and its group memberships."""

@@ -21,16 +21,16 @@ REBALANCE_SECONDS = 30.0
 SESSION_SECONDS = 6.0
 """A killed worker's partitions are free after this; brokers allow no less by default."""
 HEARTBEAT_SECONDS = SESSION_SECONDS / 4
-"""Between two signs of life; a member learns with one that partitions are divided anew."""
+"""Between two heartbeats; with one, a member learns that partitions are assigned anew."""
 METADATA_SECONDS = 5.0
-"""A group that divided its partitions before it could see the topic does so again after this."""
+"""A group that assigned its partitions before it could see the topic does so again after this."""
 _BUFFERED_CHUNKS = 4
 """Of all partitions together; each has up to `CHUNK_RECORDS` records (`consumer/fetched.py`), or the role's
 `chunk_bytes`."""
 
 
 class NullMonitor(Monitor):
-    """Faust's statistics cost a fifth of its time per record and nobody reads them."""
+    """Records nothing: Faust's statistics cost a fifth of its time per record, and nobody reads them."""
 
     logger = FAUST_LOG
 
@@ -46,7 +46,7 @@ class NullMonitor(Monitor):
 
 
 def state_directory(settings: Settings) -> Path:
-    """Return where this worker keeps what lives as long as the machine; workers may share it."""
+    """Return where this worker keeps what outlives its process; workers of one machine may share it."""
     default = Path(tempfile.gettempdir()) / f"kvlens-{settings.kafka.group}"
     return Path(settings.worker.state_directory or default)
 
@@ -61,7 +61,7 @@ def faust_app(settings: Settings, group: str) -> Any:
         store="memory://",
         table_standby_replicas=0,
         web_enabled=False,
-        # Topics are made by `kvlens topics apply`.
+        # Topics are created by `kvlens topics apply`.
         topic_allow_declare=False,
         topic_disable_leader=True,
         # Nothing is acknowledged, so there is nothing to wait for.
@@ -73,9 +73,9 @@ def faust_app(settings: Settings, group: str) -> Any:
         broker_session_timeout=SESSION_SECONDS,
         broker_heartbeat_interval=HEARTBEAT_SECONDS,
         broker_rebalance_timeout=REBALANCE_SECONDS,
-        # A consumer that met the broker, but could not ask it for the topic, joins nevertheless once a
-        # coordinator answers. As the leader it then gives no partition to anybody until it asks again, and
-        # it joins anew when the answer differs. Left alone it asks every five minutes.
+        # A consumer that reached the broker, but got no metadata of the topic, still joins once a coordinator
+        # answers. As the leader it then assigns no partitions until it asks again, and it rejoins when the
+        # answer differs. By default it asks every five minutes.
         consumer_metadata_max_age_ms=int(METADATA_SECONDS * 1000),
         # Waiting for ClickHouse is no reason to leave the group; the watchdog sees a real stall.
         broker_max_poll_interval=86400.0,
@@ -94,7 +94,7 @@ def _brokers(kafka: Kafka) -> list[URL]:
 
 
 def faust_credentials(kafka: Kafka) -> Credentials | None:
-    """Return what `client_options` says as `broker_credentials`; None for plain text without login.
+    """Return `client_options` in the form of `broker_credentials`; None for plain text without login.
 
     Raises CertificateUnreadable.
     """

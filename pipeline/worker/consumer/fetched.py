@@ -12,19 +12,19 @@ from faust.types.tuples import ConsumerMessage
 from pipeline.kafka.portions import in_portions
 
 CHUNK_RECORDS = 2048
-"""What is applied in one go keeps the event loop: some 30 ms, or 100 where windows of many sources end."""
+"""Records applied in one go: they hold up the event loop for 30 ms, or 100 if windows of many sources end."""
 
 Record = Any
 """A record as aiokafka reads it, or as it gives it to users."""
 
 
 class Chunk(ConsumerMessage):
-    """A message of Faust's that stands for several records of a partition, in the order of the log."""
+    """A Faust message that carries several records of a partition, in the order of the log."""
 
     __slots__ = ("records",)
 
     def __init__(self, topic_partition: TP, records: Sequence[Record], generation_id: int) -> None:
-        """`generation_id`: of the group, when the records were fetched; at least one record."""
+        """`generation_id`: of the group when the records were fetched. There is at least one record."""
         first = records[0]
         super().__init__(
             topic_partition.topic,
@@ -45,9 +45,9 @@ class Chunk(ConsumerMessage):
 def in_turns(
     fetched: Mapping[TP, Sequence[Record]], chunk_bytes: int
 ) -> Iterator[tuple[TP, Sequence[Record]]]:
-    """Yield what was fetched in portions, one of each partition and then the next of each.
+    """Yield what was fetched in portions, taking partitions in turn.
 
-    A portion ends with the record that makes it `chunk_bytes` of keys and values, if not before.
+    A portion ends with the record that brings it to `chunk_bytes` of keys and values, if not before.
     """
     waiting = deque(
         (

@@ -1,8 +1,8 @@
 """Remembers this worker's memberships in consumer groups, and finds those of workers that died here.
 
-A killed worker stays a member until its session ends, and whoever joins has to wait for that. Each worker
-keeps its memberships in a locked file of its own; the kernel frees the lock with the process, so a file
-without one belongs to a dead worker.
+A killed worker stays a member until its session times out, and new members have to wait for that. Each worker
+keeps its memberships in a locked file of its own; the kernel releases the lock when the process ends, so an
+unlocked file belongs to a dead worker.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Memberships:
             os.pwrite(self._lock, msgspec.json.encode(self._members), 0)
 
     def forget(self) -> None:
-        """Remember nothing: the groups were left."""
+        """Remember no memberships any more: the groups were left."""
         if self._lock is not None:
             self._path.unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
 
     def of_the_dead(self) -> Iterator[dict[str, str]]:
-        """Yield group -> member of each dead worker of this directory; it is forgotten with the next step."""
+        """Yield group -> member of each dead worker of this directory; the next step removes its file."""
         for path in self._directory.glob(_FILES):
             if path != self._path:
                 with contextlib.suppress(BlockingIOError, FileNotFoundError, PermissionError):
@@ -57,7 +57,7 @@ class Memberships:
 def _taken(path: Path) -> Iterator[dict[str, str]]:
     lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # Nobody else takes it up meanwhile; if we fail, whoever comes next finds it again.
+        # No other worker takes it up meanwhile; if we fail, the next one finds it again.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with contextlib.suppress(msgspec.MsgspecError):  # it died while it wrote
             yield msgspec.json.decode(path.read_bytes(), type=dict[str, str])

@@ -1,7 +1,7 @@
 """Faust with what we need changed: start positions, committed reads, a cheaper loop, no wait for tables.
 
-What this rests on is private to Faust: `tests/unit/pipeline/worker/consumer/test_private.py` lists it, and
-fails when it is not what it was.
+This relies on private parts of Faust: `tests/unit/pipeline/worker/consumer/test_private.py` lists them, and
+fails when they have changed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pipeline.worker.consumer.fetched import Chunk, Record, in_turns
 SHORTEST = 0.05
 LONGEST = 0.4
 SHARE = 0.1
-"""Of the time between two rounds."""
+"""Share of the time between two rounds that a fetch may wait, within these bounds in seconds."""
 
 
 def fetch_wait(round_seconds: float, *, far_behind: bool) -> float:
-    """Return the seconds of an agent that makes a round every `round_seconds`."""
+    """Return for how many seconds a fetch may wait, for an agent with a round every `round_seconds`."""
     return SHORTEST if far_behind else max(SHORTEST, min(LONGEST, SHARE * round_seconds))
 
 
@@ -42,7 +42,7 @@ Positions = Callable[[], Mapping[tuple[str, int], int]]
 """Gives the offset to read next of every (topic, partition) whose state is loaded."""
 
 _FETCH_BYTES = 1 << 20
-"""A fetch that has less waits at the broker, for as long as one may."""
+"""A fetch that would return less waits at the broker, up to the longest wait allowed."""
 _POLL_SECONDS = 1.0
 
 
@@ -55,7 +55,7 @@ class Transport(driver.Transport):
         self, url: list[URL], app: AppT, *, positions: Positions, committed: bool, chunk_bytes: int
     ) -> None:
         """`committed`: never deliver records of open or aborted transactions. Chunks have up to
-        `chunk_bytes`, and a last record."""
+        `chunk_bytes` and one more record."""
         super().__init__(url, app)
         self.positions = positions
         self.committed = committed
@@ -67,7 +67,7 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
 
     def _create_worker_consumer(self, transport: driver.Transport) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        # None can be set through Faust.
+        # Faust has no settings for these.
         committed = cast(Transport, transport).committed
         fetch_so(consumer, wait_ms=_ms(SHORTEST), least_bytes=_FETCH_BYTES, committed=committed)
         return consumer
@@ -75,8 +75,8 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
     async def seek_all(self, offsets: Mapping[TP, int]) -> None:
         """Seek in the thread that unpacks what was fetched, and between two partitions.
 
-        Faust seeks in its own thread. There it may come while records of the partition are unpacked, which
-        then fails or moves the position on, past records that nobody got.
+        Faust seeks in its own thread, perhaps while records of the partition are unpacked. That then fails,
+        or moves the position past records that were never delivered.
         """
         await self.call_thread(self._seek_all, offsets)
 
@@ -84,13 +84,13 @@ class _ConsumerThread(driver.AIOKafkaConsumerThread):
         consumer = self._ensure_consumer()
         assigned = consumer.assignment()
         for topic_partition, offset in offsets.items():
-            if topic_partition in assigned:  # else it is sought when it comes back
+            if topic_partition in assigned:  # else its seek follows when it comes back
                 consumer.seek(topic_partition, offset)
                 self.consumer._read_offset[topic_partition] = offset or None
 
     async def _fetch_records(self, consumer: AIOKafkaConsumer, *args: Any, **kwargs: Any) -> Any:
-        # What waits there is to be unpacked now. That is most of what a worker fetches that has much to do;
-        # the others become `ConsumerRecord`s, of which the parts that `fetched.py` reads are the same.
+        # What waits there is unpacked now. That is most of what a worker with much to do fetches; the rest
+        # becomes `ConsumerRecord`s, in which the parts that `fetched.py` reads are the same.
         leave_as_they_came(consumer)
         return await super()._fetch_records(consumer, *args, **kwargs)
 
@@ -101,7 +101,7 @@ class _Consumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.last_fetched: dict[TP, int] = {}
-        """Offset of the newest record that was fetched since the partition was sought."""
+        """Offset of the newest record that was fetched since the last seek of the partition."""
 
     @property
     def member_id(self) -> str:
@@ -109,21 +109,21 @@ class _Consumer(driver.Consumer):
         return member_id(self._thread._ensure_consumer())
 
     def hold_fetches(self, seconds: float) -> None:
-        """Let a fetch that has little wait at the broker for so long from now on."""
+        """From now on, let a fetch with little data wait at the broker for `seconds`."""
         hold_fetches(self._thread._ensure_consumer(), _ms(seconds))
 
     def on_buffer_full(self, tp: TP) -> None:
-        """Go on asking for the partition.
+        """Keep fetching the partition.
 
-        Upstream leaves it out until its buffer has room, and sleeps for a second when that leaves none. Here
-        `_deliver` waits for room, and what comes next is decoded meanwhile.
+        Upstream leaves it out until its buffer has room, and sleeps for a second if no partition is left.
+        Here `_deliver` waits for room, and what comes next is decoded meanwhile.
         """
 
     def _new_consumer_thread(self) -> _ConsumerThread:
         return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def perform_seek(self) -> None:
-        """Go where the loaded state stands; the group's committed offsets are for lag monitors only."""
+        """Seek to where the loaded states are; the group's committed offsets are for lag monitors only."""
         positions = cast(Transport, self.transport).positions()
         offsets = {
             topic_partition: positions[place]
@@ -157,7 +157,7 @@ class _Consumer(driver.Consumer):
                 raise
 
     async def _let_go(self) -> None:
-        """Leave what was fetched to be read again: partitions change hands."""
+        """Drop what was fetched, to be read again: partitions change hands."""
         try:
             await self.perform_seek()
         except KafkaError as error:

@@ -16,17 +16,17 @@ from schemas.settings import Settings
 
 
 class FleetRole(Role[ResidencyRecord, Cut]):
-    """Reads changes of residency; tells the other shards what it decided."""
+    """Reads changes of residency; sends the other shards what it decided."""
 
     name: ClassVar[str] = "fleet"
     committed: ClassVar[bool] = True
-    # It keeps no changes, but what follows from them.
+    # It does not keep changes, only what follows from them.
     unsaved_bytes: ClassVar[int] = 512 << 20
     # Few large records: more of them at once would save nothing.
     chunk_bytes: ClassVar[int] = 256 << 10
 
     def __init__(self, settings: Settings, *, shards: int = 1, prefixes: Prefixes | None = None) -> None:
-        """`shards` is the partition count of its input; `prefixes`: of schemas that a registry has."""
+        """`shards` is the partition count of its input; `prefixes`: of schemas in a registry."""
         super().__init__(settings.kafka, ResidencyReader(settings.kafka))
         self._settings = settings
         self._shards = shards

@@ -17,7 +17,7 @@ from schemas.settings import Settings
 
 
 class ReplicaRole(Role[Readable, Cut]):
-    """Reads events; writes what changed of residency, by shards of the hash space."""
+    """Reads events; writes changes of residency, by shard of the hash space."""
 
     name: ClassVar[str] = "replica"
     committed: ClassVar[bool] = False
@@ -32,8 +32,8 @@ class ReplicaRole(Role[Readable, Cut]):
         partitions: int | None = None,
         prefixes: Prefixes | None = None,
     ) -> None:
-        """`shards` is the partition count of its output, `partitions` that of its input, if records are told
-        apart by it; `prefixes`: of schemas that a registry has."""
+        """`shards` is the partition count of its output, `partitions` that of its input if records are to be
+        checked for the wrong partition; `prefixes`: of schemas in a registry."""
         super().__init__(settings.kafka, EventsReader(settings))
         self._worker = settings.worker
         self._shards = shards

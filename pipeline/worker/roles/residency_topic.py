@@ -20,20 +20,20 @@ class ResidencyTopic:
     """Makes records of residency in the configured format."""
 
     def __init__(self, kafka: Kafka, prefixes: Prefixes | None = None) -> None:
-        """`prefixes`: of schemas that a registry has."""
+        """`prefixes`: of schemas in a registry."""
         self.name = topic_name(kafka, "residency")
         self._encoding = Encoding("residency", kafka)
         self._encoding.prefixes = prefixes or {}
 
     def packed(self, shard: int, key: bytes, value: bytes) -> Record:
-        """Return the record of a value in MessagePack."""
+        """Return the record for a value in MessagePack."""
         record = _decode(value)
         if self._encoding.as_json:
             value = self._encoding.value(record)
         return self._record(shard, key, value, f"partition {key.decode()}", _time_of(record))
 
     def decided(self, shard: int, said: Decisions) -> Record:
-        """Return the record that tells a shard what another one decided."""
+        """Return the record that sends a shard what another one decided."""
         value = self._encoding.value(ResidencyRecord(said.shard, said.shard, 0, [], decisions=said))
         source = f"shard {said.shard}"
         return self._record(shard, source.encode(), value, source, said.decided_to)
@@ -44,7 +44,7 @@ class ResidencyTopic:
 
 
 def _time_of(record: ResidencyRecord) -> float:
-    """Return up to when its partition is read, or its last change where another record says that."""
+    """Return the time up to which its partition is read or, if another record has that, its last change."""
     if record.read_to or not record.sources:
         return record.read_to
     last = (changes.times[-8:] for source in record.sources for changes in source.changes if changes.times)

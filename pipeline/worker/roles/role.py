@@ -23,19 +23,18 @@ _Cut = TypeVar("_Cut", bound=Cut)
 
 
 class Role(ABC, Generic[_Record, _Cut]):
-    """An agent's part in a worker, beside its state."""
+    """What is specific to one agent of a worker, apart from its state."""
 
     name: ClassVar[str]
-    """Also ends its consumer group's name."""
+    """Also the end of its consumer group's name."""
     committed: ClassVar[bool]
-    """It reads committed records only."""
+    """Whether it reads only committed records."""
     unsaved_bytes: ClassVar[int]
-    """Of values, that wait for a round at most: one is made early then. What a state holds for it, and what
-    cutting that takes, is several times as much, and the kernel takes longer to give new memory than a record
-    takes to be applied."""
+    """Bytes of values that may wait for a round: beyond them one is made early. The state and its cut take
+    several times as much memory, which the kernel gives more slowly than records are applied."""
     chunk_bytes: ClassVar[int]
-    """Of keys and values, that are applied in one go. What it costs to begin with a source or a record is
-    shared by more changes where more is applied; meanwhile the event loop stands still."""
+    """Bytes of keys and values that are applied in one go. The more there are, the more changes share the
+    fixed cost of a source or record, but meanwhile the event loop stands still."""
 
     def __init__(self, kafka: Kafka, reader: Reader[_Record]) -> None:
         self.reader = reader
@@ -47,7 +46,7 @@ class Role(ABC, Generic[_Record, _Cut]):
 
     @property
     def saved_topics(self) -> frozenset[str]:
-        """Topics that a state is of: the one read, and those that were told what follows from it."""
+        """Topics that a state belongs to: the one it reads, and those to which it wrote what follows."""
         return frozenset({self.topic})
 
     @abstractmethod
@@ -56,7 +55,7 @@ class Role(ABC, Generic[_Record, _Cut]):
 
     @abstractmethod
     def outputs(self, cut: _Cut) -> Sequence[Record]:
-        """Return the records, besides checkpoints, that a cut commits."""
+        """Return the records, apart from checkpoints, that a cut commits."""
 
     def restored(self, partition: int, latest: Mapping[bytes, bytes]) -> State[_Record, _Cut]:
         """Return the state that the checkpoint of a partition holds. Raises CheckpointUnreadable."""

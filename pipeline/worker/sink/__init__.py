@@ -1,1 +1,1 @@
-"""The one way on which rows leave a worker: into ClickHouse, to Kafka as figures, or both."""
+"""The only way in which rows leave a worker: into ClickHouse, to Kafka as figures, or both."""

@@ -16,14 +16,14 @@ from schemas.settings import Kafka
 
 _encode = msgspec.json.Encoder().encode
 _BEGINNINGS = {kind: f'{{"{TABLE_FIELD}":"{kind.TABLE}",'.encode() for kind in FIGURES}  # type: ignore[attr-defined]
-"""How the object of a row begins; the rest is that of its struct, without a copy of the row."""
+"""How the JSON object of a row begins; the rest is its struct as encoded, so no row is copied."""
 
 
 class Figures:
-    """Makes records of rows; those of a replica are in one partition, in the order in which rows come."""
+    """Turns rows into records; those of a replica are in one partition, in the order of the rows."""
 
     def __init__(self, kafka: Kafka, partitions: int, prefixes: Prefixes | None = None) -> None:
-        """`partitions`: of the figures topic; `prefixes`: of schemas that a registry has."""
+        """`partitions`: how many the figures topic has; `prefixes`: of schemas in a registry."""
         self._prefixes = {
             kind: (prefixes or {}).get(figure.__name__, b"") for kind, figure in FIGURES.items()
         }
@@ -32,14 +32,14 @@ class Figures:
         self._events = CloudEvents("figures", JSON)
 
     def records(self, rows: Iterable[Row]) -> Iterator[Record]:
-        """Give a record for each row that is of a replica at a time; others are no figures."""
+        """Yield a record for each row of a replica at a time; other rows are no figures."""
         for row in rows:
             beginning = _BEGINNINGS.get(type(row))
             if beginning is None:
                 continue
             replica: str = row.replica  # type: ignore[union-attr]
             value = beginning + _encode(row)[1:]
-            # A row that comes again is the same event again.
+            # A row that is written again is the same event again.
             identity = digest(value)
             yield Record(
                 self._topic,

@@ -1,7 +1,7 @@
-"""What a worker without ClickHouse says of the last minutes, from the rows that it made itself. No IO.
+"""What a worker without ClickHouse reports of the last minutes, from the rows that it made itself. No IO.
 
-These are the figures of the views `held_series` (at the end of the range) and `fills_series`; a test has both
-of the same rows.
+These are the figures of the views `held_series` (at the end of the range) and `fills_series`; a test computes
+both from the same rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from schemas.rows import OccupancyRow, Row, StreamHealthRow
 
 RANGE = timedelta(seconds=300)
 SETTLED = timedelta(seconds=30)
-"""How much younger than the range the newest window is at least, as in `kvlens serve`."""
+"""How much later than the end of the range the newest window is at least, as in `kvlens serve`."""
 _KEPT = RANGE + SETTLED + timedelta(seconds=60)
 _MINUTE = 60
 
@@ -27,23 +27,22 @@ _KEYS: dict[type[Any], tuple[str, ...]] = {
     StreamHealthRow: ("model", "replica", "dp_rank"),
     FillsRow: ("hash_domain", "model", "replica", "dp_rank", "group_idx", "shard"),
 }
-"""Rows that are kept, and what names one besides its window."""
+"""The rows that are kept, and the fields that name one within its window."""
 
 
 class Sums(NamedTuple):
     """Figures of one range, by model and label."""
 
     end: datetime
-    """First moment behind the range."""
+    """First moment after the range."""
     newest: dict[str, datetime]
     """Start of the newest window by model."""
     streams: Counter[tuple[str, str]]
-    """Event streams by model and the trust that they ended the range with."""
+    """Event streams by model and by their trust at the end of the range."""
     filled: Counter[tuple[str, str]]
-    """Tokens by model and cause, of the whole range; `at_receivers` is what only sources had that receive
-    KV."""
+    """Tokens by model and cause of the whole range; `at_receivers`: only sources that receive KV had them."""
     cached: Counter[tuple[str, str]]
-    """Tokens held at the end of the range, by model and medium; none where nobody says how many they are."""
+    """Tokens held at the end of the range, by model and medium; left out where their number is not known."""
     gpu_blocks: Counter[str]
     """Physical GPU blocks held at the end of the range by replicas whose capacity is known, by model."""
     gpu_capacity: Counter[str]
@@ -51,13 +50,13 @@ class Sums(NamedTuple):
 
 
 class RecentRows:
-    """Keeps rows of some minutes; of rows with one key the one with the highest version."""
+    """Keeps the rows of the last minutes; of rows with one key, the one with the highest version."""
 
     def __init__(self) -> None:
         self._windows: dict[datetime, dict[tuple[Any, ...], Any]] = {}
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Take the rows of a round; those of tables that no sum needs are let go."""
+        """Add the rows of a round; rows of tables that no sum needs are ignored."""
         for row in rows:
             if isinstance(row, OccupancyRow | StreamHealthRow | FillsRow):
                 key = _key(row)
@@ -80,14 +79,14 @@ class RecentRows:
         return max(self._windows, default=None)
 
     def between(self, begin: datetime, end: datetime) -> Iterator[Any]:
-        """Give the rows of windows from `begin` to before `end`, the oldest window first."""
+        """Yield the rows of windows from `begin` to before `end`, the oldest window first."""
         for window in sorted(self._windows):
             if begin <= window < end:
                 yield from self._windows[window].values()
 
 
 def sums(agents: Iterable[RecentRows]) -> Sums | None:
-    """Add up what the agents of a worker have; None where nothing is there yet."""
+    """Add up what the agents of a worker have; None if there is nothing yet."""
     kept = [*agents]
     newest = max((agent.newest for agent in kept if agent.newest is not None), default=None)
     if newest is None:
@@ -129,9 +128,9 @@ def _newest(rows: Iterable[Any]) -> dict[str, datetime]:
 
 
 def _filled(rows: list[FillsRow]) -> Counter[tuple[str, str]]:
-    """Add up by model and cause, of each replica and hash domain the group that filled most.
+    """Add up by model and cause, in each replica and hash domain the KV-cache group that filled most.
 
-    The others hold the same tokens once more.
+    Other groups hold the same tokens once more.
     """
     groups: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     for row in rows:
@@ -173,13 +172,13 @@ class _Held(NamedTuple):
     entries: int
     capacity_blocks: int
     tokens: int | None
-    """None: nobody says how many a block has."""
+    """None: it is not known how many a block has."""
 
 
 def _held(pools: Iterable[OccupancyRow], on_gpu: Iterable[OccupancyRow]) -> _Held:
-    """Add up a window's rows: of each KV-cache group only the largest blocks count, as smaller ones lie in
-    those; tokens are those of the group with most, as the others hold the same, up to what there is room for.
-    Blocks of no size hold at least as many as those of the group on the GPU.
+    """Add up a window's rows. Of each KV-cache group only the entries of the largest blocks count, as smaller
+    ones lie in those. Tokens are those of the group with most, as the others hold the same, up to what there
+    is room for. A block of unknown size counts as many tokens as its group's blocks on the GPU have.
     """
     largest: dict[int, OccupancyRow] = {}
     tokens: Counter[int] = Counter()

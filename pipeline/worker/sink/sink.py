@@ -1,4 +1,4 @@
-"""Takes the rows of an agent, once each, and gives them to whoever is to have them."""
+"""Passes each row of an agent on, once: to the tables, the figures topic and the worker's own page."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from schemas.figures import FIGURES
 from schemas.rows import Row
 
 _AT_ONCE = 2_000
-"""Rows that are encoded before others have their turn of the event loop."""
+"""Rows that are encoded before other tasks get their turn of the event loop."""
 
 
 class Sink:
-    """What leaves one agent. Rows are written first, and their figures committed with what they follow from.
+    """The output of one agent. Rows are written first, then figures are committed with what they follow from.
 
-    So whoever reads a figure finds its row, or a newer one, in the tables.
+    So a reader of a figure finds its row, or a newer one, in the tables.
     """
 
     def __init__(
@@ -32,17 +32,14 @@ class Sink:
         figures: Figures | None,
         recent: RecentRows | None = None,
     ) -> None:
-        """`store`, `figures`: None where there are none; `recent` rows are kept for the worker's own page."""
+        """`store`, `figures`: None if not configured; `recent` keeps rows for the worker's own page."""
         self._metrics = metrics
         self._store = store
         self._figures = figures
         self._recent = recent
 
     async def write(self, rows: Sequence[Row]) -> None:
-        """Return when the tables, if there are any, have the rows. Raises RowsRefused.
-
-        While ClickHouse fails this keeps trying.
-        """
+        """Return once the tables, if any, have the rows; retry while ClickHouse fails. Raises RowsRefused."""
         if self._recent is not None:
             self._recent.add(rows)
         if self._store is not None:
@@ -62,11 +59,11 @@ class Sink:
         return records
 
     def taken_over(self) -> None:
-        """Partitions came from another worker."""
+        """Note that partitions came from another worker."""
         if self._store is not None:
             self._store.taken_over()
 
     def given_up(self) -> None:
-        """All partitions of the agent may be another worker's now."""
+        """Note that all partitions of the agent may be another worker's now."""
         if self._recent is not None:
             self._recent.clear()

@@ -1,4 +1,4 @@
-"""The tables of a worker: rows are written until ClickHouse takes them, minutes recomputed afterwards."""
+"""A worker's tables: rows are written until ClickHouse takes them, then their minutes are recomputed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from schemas.rows import Row
 from schemas.settings import Settings
 
 _MIN_ROLLUP_SECONDS = 1.0
-"""Below that ClickHouse would see little else."""
+"""Below this, ClickHouse would do little else."""
 _RETRY = Backoff(first=0.2, longest=2.0)
 
 _log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class StoreRows:
         self._limiter = LogLimiter()
 
     def work(self, settings: Settings, *, far_behind: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
-        """Return what is to run as long as the worker: what settings say, into tables, and the rollups."""
+        """Return what is to run as long as the worker: writing settings into tables, and the rollups."""
         every = max(settings.worker.rollup_seconds, _MIN_ROLLUP_SECONDS)
         return [
             write_models(settings, self._tables, datetime.now(timezone.utc)),
@@ -46,11 +46,11 @@ class StoreRows:
         ]
 
     async def finish(self, seconds: float) -> None:
-        """Recompute the minutes that are due, within so much time."""
+        """Recompute the minutes that are due, within `seconds`."""
         await self._rollups.finish(seconds)
 
     def taken_over(self) -> None:
-        """Partitions came from another worker; it may have been killed before it recomputed its minutes."""
+        """Note that partitions came from another worker, which may not have recomputed its minutes."""
         self._rollups.others_left()
 
     async def write(self, rows: Sequence[Row]) -> None:
