@@ -47,7 +47,7 @@ class Bundle(Sequence[Frames]):
     ) -> None:
         """Payload i is `data` from its start to its end; `odd` has the other messages by index.
 
-        The table lies in memory row by row: code is compiled for one way that arrays may lie.
+        The table is in row-major order: code is compiled for one memory layout.
         """
         self.data = data
         self.table = table
@@ -55,7 +55,7 @@ class Bundle(Sequence[Frames]):
 
     @classmethod
     def of(cls, messages: Iterable[Frames]) -> Bundle:
-        """Put messages together."""
+        """Return a bundle of these messages."""
         payloads: list[bytes] = []
         seqs: list[int] = []
         odd: dict[int, Frames] = {}
@@ -73,7 +73,7 @@ class Bundle(Sequence[Frames]):
             payloads.append(payload)
         ends = list(accumulate(map(len, payloads), initial=0))
         table = np.array([ends[:-1], ends[1:], seqs], np.int64)
-        # Not bytes: code is compiled for each type of arrays, and those of read-only memory are another one.
+        # Not bytes: code is compiled for each type of array, and one over read-only memory is another type.
         data = np.frombuffer(bytearray().join(payloads), np.uint8)
         return cls(data, table, odd)
 
@@ -104,7 +104,7 @@ class Bundle(Sequence[Frames]):
     def split(self, size: int, overhead: int) -> tuple[Bundle, Bundle]:
         """Return the first messages and the others, without copying.
 
-        The first ones take `size` bytes at most, with `overhead` for each, but they are one at least.
+        The first ones take at most `size` bytes, with `overhead` for each, but there is at least one.
         """
         taken = np.cumsum(self.table[MESSAGE_END] - self.table[MESSAGE_START] + overhead)
         at = max(1, int(np.searchsorted(taken, size, side="right")))
@@ -114,7 +114,7 @@ class Bundle(Sequence[Frames]):
         odd = {index - first: frames for index, frames in self.odd.items() if first <= index < end}
         table = self.table[:, first:end].copy()
         starts, ends = table[MESSAGE_START], table[MESSAGE_END]
-        # Payloads lie in order, with what else came of their messages between them.
+        # Payloads lie in order, and the other frames of their messages may lie between them.
         has_payload = starts < ends
         behind = int(ends.max(initial=0, where=has_payload))
         before = int(starts.min(initial=behind, where=has_payload))
@@ -123,7 +123,7 @@ class Bundle(Sequence[Frames]):
 
     @property
     def size(self) -> int:
-        """Bytes of all payloads."""
+        """Bytes of all payloads, and of other frames that lie between them."""
         size: int = self.data.size
         return size
 
@@ -139,7 +139,7 @@ class Bundles:
     def __init__(self, data: NDArray[np.uint8], table: _Numbers, ends: _Numbers, begins: _Numbers) -> None:
         """Bundle k ends before message `ends[k]`, and its data begin at `begins[k]`.
 
-        `table` has the tables of the bundles, one behind the other; positions count from where a bundle's
+        `table` has the tables of the bundles, one after the other; positions count from where a bundle's
         data begin.
         """
         self.data = data
@@ -157,7 +157,7 @@ class Bundles:
         return count
 
     def bundle(self, number: int) -> Bundle:
-        """Return one with memory of its own: one that waits long must not keep that of the others."""
+        """Return one bundle, with its own memory: if it waits long, it must not keep that of the others."""
         first = int(self.ends[number - 1]) if number else 0
         data_end = int(self.begins[number + 1]) if number + 1 < len(self) else self.data.size
         return Bundle(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 PORTION_SECONDS = 0.005
-"""A source has this much at a time, or one message where that takes longer."""
+"""A source gets this much time in one go, or one message where that takes longer."""
 MAX_PORTION_BYTES = 256 << 10
 FIRST_PORTION_BYTES = 16 << 10
 """While nothing is known of a source."""
 REMEMBERED = 0.9
-"""How much of the highest cost a cheaper portion leaves: costly messages come back."""
+"""Share of the remembered cost that is kept after a cheaper portion: costly messages come back."""
 REST_FROM_SECONDS = 0.02
-"""After a message that took longer, its source rests as long as it took: the process has more to do."""
+"""A source rests for as long as its portion took if that was longer than this: the process has more to do."""
 
 
 class Portion:

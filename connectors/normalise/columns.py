@@ -1,4 +1,4 @@
-"""Rows of what the scanner says of payloads: column i is payload i."""
+"""Rows of the scanner's table of results: column i is payload i."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ STATUS, SEQ, FINGERPRINT, EVENTS, START, END, STRETCH_END, PAYLOAD_BYTES, PUBLIS
 )
 ROWS = 11
 NO_RANK = -1
-"""RANK of a batch that says none, or says it in another way than every engine does."""
+"""RANK of a batch that gives none, or gives it in a way that no engine does."""
 MAX_RANK = (1 << 16) - 1
-"""A greater number is none of a rank, and may be anything: it goes no further."""
+"""A greater number is not a rank, and may be anything: it is not forwarded."""
 
 GAVE_UP, DONE = 0, 1
 """Values of STATUS."""

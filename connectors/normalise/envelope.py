@@ -14,12 +14,12 @@ from connectors.process.array_length import array_length
 from schemas.reasons import UndecodableReason
 
 MAX_EVENTS = 1 << 20
-"""Events in one batch; more are no batch of an engine, whose events have tens of bytes each."""
+"""Most events in one batch; no engine sends more, as its events have tens of bytes each."""
 
 MILLISECONDS = 1e11
-"""Whole numbers from here on are milliseconds, which Mooncake counts: as seconds they are the year 5138."""
+"""Whole numbers from here on are milliseconds, as Mooncake sends them: in seconds this is the year 5138."""
 _FLOATS = frozenset({0xCA, 0xCB})
-"""What numbers with a fraction begin with."""
+"""First bytes of floats."""
 _ENVELOPE_ARRAY = Decoder(EnvelopeArray)
 _ENVELOPE_MAP = Decoder(EnvelopeMap)
 _EVENTS = Decoder(list[Raw])
@@ -70,7 +70,7 @@ def _events(raw: Raw) -> list[Raw]:
 
 
 def rank_of(raw: Raw) -> int:
-    """Return the data-parallel rank that a batch says, NO_RANK for what is no such number."""
+    """Return the data-parallel rank that a batch gives, NO_RANK for anything that is no rank."""
     try:
         rank = _INTEGER.decode(raw)
     except (DecodeError, RecursionError):

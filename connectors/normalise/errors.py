@@ -24,7 +24,7 @@ class EventError(InputError):
 
 
 class UnknownType(EventError):
-    """An event is of a type that we do not know, so nobody knows what it changes."""
+    """An event is of a type that we do not know, so we cannot say what it changes."""
 
     reason: UndecodableReason = field(default="unknown_type", init=False)
     name: str

@@ -1,4 +1,4 @@
-"""What one field of an event holds, or why it cannot be understood: the reference decoder's reading of it."""
+"""Decode one field of an event for the reference decoder, or raise why it cannot be understood."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def lora_in(raw_name: Raw, raw_id: Raw) -> str | None:
 
 
 def owner_in(value: Callable[[Meaning], Raw]) -> str:
-    """Return whose the medium of an event is; empty: the engine's own."""
+    """Return the owner of an event's medium; empty: the engine itself."""
     owner, locality = value("owner"), value("locality")
     if owner == NIL and locality == NIL:
         return ""

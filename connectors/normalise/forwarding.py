@@ -1,4 +1,4 @@
-"""What of requests is forwarded beyond which blocks they are of: nothing, unless the settings ask for it."""
+"""What is forwarded about requests beyond their blocks: nothing, unless the settings ask for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.settings import Connector
 
 
 class Forwarding(NamedTuple):
-    """What makes names and links; None: these are left out. Session ids and salts have one key."""
+    """What makes names and links; None: these are left out. Session ids and salts share one key."""
 
     sessions: Pseudonyms | None = None
     """Names session ids."""

@@ -2,7 +2,7 @@
 
 Engines publish signed or unsigned 64-bit integers or the raw digest as bytes, sometimes both in one
 stream. vLLM's own integer form is the last eight bytes of the digest, big-endian, so that is the form
-in which all of them join.
+in which all of them can be joined.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ DEFAULT_TENANT = "default"
 
 
 def object_hash(key: str) -> bytes:
-    """Return eight bytes that stand for an object's key, which itself goes no further."""
+    """Return eight bytes that stand for an object's key, which itself is not forwarded."""
     return blake2b(key.encode(), digest_size=HASH_BYTES).digest()
 
 
 def tenant_group(tenant: str) -> int:
-    """Return the group that the objects of a tenant are in: 0 that of the default one."""
+    """Return the group of a tenant's objects: 0 for the default tenant."""
     return 0 if tenant == DEFAULT_TENANT else 1 + crc32(tenant.encode()) % MAX_GROUP_IDX

@@ -1,4 +1,4 @@
-"""Links of the blocks of one store (`schemas.hashing.content`), from fields that go no further."""
+"""Links of the blocks of one store (`schemas.hashing.content`), from fields that are not forwarded."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _ENTRIES = Decoder(list[Raw])
 
 
 class Told(NamedTuple):
-    """What a store of GPU blocks says of what they hold, undecoded; None: the event has no such field."""
+    """Undecoded fields in which a store says what its GPU blocks hold; None: the event has no such field."""
 
     tokens: Raw | None
     keys: Raw | None
     media_keys: Raw | None
     salt: Raw | None
     in_map: bool
-    """Whether the event is a map: an array that ends before its keys says nothing of them."""
+    """Whether the event is a map: an array that ends before its keys says nothing about them."""
 
     @classmethod
     def by(cls, fields: Mapping[Meaning, Raw], *, in_map: bool) -> Told:
-        """Take what the fields of an event say."""
+        """Return these of an event's fields."""
         get = fields.get
         return cls(get("tokens"), get("keys"), get("media_keys"), get("salt"), in_map)
 
@@ -55,8 +55,8 @@ class Linker:
 
     @cached_property
     def state(self) -> Words:
-        """What the scanner makes the same links with."""
-        # numba takes a second to import, and not everybody scans
+        """The hash state from which the scanner makes the same links."""
+        # numba takes a second to import, and not every process scans
         from connectors.normalise.scanner.blake2b import state_of
 
         return state_of(self._key, PERSON)
@@ -91,7 +91,7 @@ class Linker:
 
 
 def _entries(raw: Raw | None, blocks: int) -> list[bytes] | repeat[bytes] | None:
-    """Return the keys of each block, None for what is no list of as many entries."""
+    """Return the keys of each block; None if `raw` is not a list with an entry for each."""
     if raw is None or bytes(raw) == _NIL:
         return repeat(b"")
     if array_length(raw) != blocks:

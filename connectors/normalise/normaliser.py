@@ -19,15 +19,15 @@ from schemas.events import Batch, Cleared, Event, Undecodable
 from schemas.reasons import UndecodableReason
 
 FIRST_LOOKS = 32
-"""Batches of a stream whose engine is not known yet that are looked at event by event to find out."""
+"""While the engine of a stream is not known, so many batches are looked at event by event to find it out."""
 LOOK_EVERY = 1024
-"""Of later batches, one in so many is, because an engine may be replaced by one of another version."""
+"""One in so many later batches is looked at, because an engine may be replaced by one of another version."""
 
 MAX_LOOK_BYTES = 128 << 10
 """A longer batch is decoded event by event only when it is not well-formed: the next one shows as much."""
 
 _TIMELESS = b"\x92\xcb" + bytes(8) + b"\xdd"
-"""What a batch begins with, as far as the number of its events."""
+"""How a batch begins, up to the number of its events."""
 
 
 class Normaliser:
@@ -41,7 +41,7 @@ class Normaliser:
         clears_all: bool = False,
         catalogue: Catalogue = CATALOGUE,
     ) -> None:
-        """With `clears_all` a clear that names no medium is of every one: its publisher is no engine."""
+        """With `clears_all` a clear that names no medium is for every one: its publisher is no engine."""
         self._clears_all = clears_all
         self._max_frame_bytes = max_frame_bytes
         self._catalogue = catalogue
@@ -51,13 +51,13 @@ class Normaliser:
         self._until_look = 0
         self._first_looks = FIRST_LOOKS
         self.rank = NO_RANK
-        """Data-parallel rank that the last batch said, NO_RANK if none."""
+        """Data-parallel rank that the last batch gave, NO_RANK if none."""
         self.skipped = 0
         """Events of the last batch that change nothing of what is resident, and are not in it."""
 
     @property
     def engine(self) -> str:
-        """Its name, or empty while nothing seen shows it."""
+        """The engine's name; empty until an event shows it."""
         return self._era.engine
 
     @property
@@ -77,15 +77,14 @@ class Normaliser:
 
     @property
     def clears_all(self) -> bool | None:
-        """Whether a clear that names no medium is of every one; None while that is not known."""
+        """Whether a clear that names no medium is for every one; None while that is not known."""
         return self._clears_all or self._era.clears_all
 
     def normalise(self, payload: bytes, *, seq: int, received_at: float, replayed: bool = False) -> Batch:
         """Return the batch in `payload`.
 
-        Never raises for what an engine sends: a bad event is Undecodable where it stands, and a bad
-        frame is a batch of one Undecodable at `received_at`, as is a long batch
-        with bad events all over.
+        Never raises for what an engine sends: an Undecodable takes the place of a bad event. A bad frame, or
+        a long batch full of bad events, becomes a batch of one Undecodable at `received_at`.
         """
         self.skipped, self.rank = 0, NO_RANK
         if len(payload) > self._max_frame_bytes:
@@ -131,7 +130,7 @@ class Normaliser:
         return COMPILED.scan_single(payload, seq, received_at, self._forwarding, self._catalogue)
 
     def _together(self, raw_events: Sequence[Raw]) -> Sequence[Event] | None:
-        """Return what undecoded events are, or None when one of them is not well-formed."""
+        """Decode events with the scanner; return None when one of them is not well-formed."""
         payload = _TIMELESS + len(raw_events).to_bytes(4, "big") + b"".join(raw_events)
         single = self._scanned(payload, 0, 0.0)
         if single is None:
@@ -140,13 +139,13 @@ class Normaliser:
         return single.batch.events
 
     def unnumbered(self) -> None:
-        """The source's messages have no sequence number."""
+        """Note that the source's messages have no sequence number."""
         self._era.unnumbered(self._catalogue.engines)
 
     def scan(self, messages: Bundle, received_at: float, scanned: Scanned | None = None) -> Scanned:
         """Return the well-formed batches encoded; those given up are for `normalise`.
 
-        `scanned` has them where they were scanned with those of others.
+        `scanned` is the result if they were already scanned, together with those of others.
         """
         count = len(messages)
         if self._until_look > count:
@@ -155,7 +154,7 @@ class Normaliser:
             self._look(messages[0][-1])
         if scanned is not None:
             return scanned
-        # numba takes a second to import, and not everybody scans
+        # numba takes a second to import, and not every process scans
         from connectors.normalise.scan import scan
 
         return scan(
@@ -168,15 +167,15 @@ class Normaliser:
 
     @property
     def until_look(self) -> int:
-        """How many batches, and one more, come until one is looked at."""
+        """How many batches may still pass before one has to be looked at."""
         return self._until_look
 
     def passed(self, batches: int) -> None:
-        """Count batches that were scanned and did not come by here; fewer than `until_look`."""
+        """Count batches, fewer than `until_look`, that were scanned without this object."""
         self._until_look -= batches
 
     def _look(self, payload: bytes) -> None:
-        """Learn from a batch which engine it is of."""
+        """Learn from a payload which engine sent it."""
         self._until_look = 0
         self.normalise(payload, seq=0, received_at=0.0)
 

@@ -10,21 +10,21 @@ from schemas.events import Stored
 from schemas.hashes import HASH_BYTES
 
 UNFILLED_LENGTH = 5
-"""Elements of a store that may have fewer ids than its blocks have room for: an array that ends with their
-size. In other stores ids and blocks need not agree, and nothing of ours rests on it."""
+"""Elements of a store that may have fewer ids than its blocks have room for: an array that ends with the
+block size. In other stores ids and blocks need not agree, and nothing of ours depends on it."""
 
 
 def tokens_in_last(blocks: int, block_size: int, ids: Raw | None) -> int:
-    """Return how many tokens the last of a store's blocks holds: the rest of its ids if these do not fill it.
+    """Return how many tokens a store's last block holds: the ids left for it, if these do not fill it.
 
-    Where there are more or fewer ids, or none, they say nothing of it, and it is taken for full.
+    If there are more or fewer ids than that, or none, the block counts as full.
     """
     rest = 0 if ids is None else array_length(ids) - (blocks - 1) * block_size
     return rest if 0 < rest < block_size else block_size
 
 
 def split(event: Stored, last: int) -> tuple[Stored, ...]:
-    """Return the stores of a store's full blocks, if it has any, and of its last one, of `last` tokens."""
+    """Split a store into one of its full blocks, if it has any, and one of its last, of `last` tokens."""
     before, packed = event.hashes[:-HASH_BYTES], event.hashes[-HASH_BYTES:]
     if not before:
         return (replace(event, block_size=last, tokens=last),)

@@ -1,4 +1,4 @@
-"""Names for what is user data: equal where it is equal, and telling nothing to who does not have the key."""
+"""Names for user data: equal for equal data, and meaningless to anyone without the key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIN_KEY_BYTES = 16
 
 
 class KeyUnusable(OperatorError):
-    """There is no key in the file that the settings name."""
+    """The file that the settings name has no usable key."""
 
     setting: str
     path: str
@@ -45,13 +45,13 @@ class Pseudonyms:
 
     @classmethod
     def of_file(cls, path: str, setting: str) -> Pseudonyms:
-        """Take the key from the file of a setting, without white space around it. Raises KeyUnusable."""
+        """Read the key from the file of a setting, without white space around it. Raises KeyUnusable."""
         return cls(key_in(setting, path))
 
     @cached_property
     def state(self) -> Words:
-        """What the scanner makes the same names with."""
-        # numba takes a second to import, and not everybody scans
+        """The hash state from which the scanner makes the same names."""
+        # numba takes a second to import, and not every process scans
         from connectors.normalise.scanner.blake2b import state_of
 
         return state_of(self._key, b"")

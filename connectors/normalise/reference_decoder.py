@@ -1,4 +1,4 @@
-"""Decode a batch event by event, so that a bad event costs itself and its reason is known.
+"""Decode a batch event by event, so that a bad event costs only itself, and its reason is known.
 
 This is the path that defines what a payload means. It is several times slower than decoding a whole
 batch at once, which `connectors.normalise.normaliser` tries first.
@@ -61,13 +61,13 @@ _POSITIONS = tuple(f"at_{number}" for number in range(MAX_POSITIONS))
 _FIRST_ELEMENTS: Decoder[Any] = Decoder(
     defstruct("FirstElements", [(name, Raw) for name in _POSITIONS], array_like=True, gc=False)
 )
-"""What is behind them is skipped, without an object for each."""
+"""Elements after them are skipped, without an object for each."""
 
 _NO_HASHES = Raw(b"\x90")
 _BINS = frozenset({0xC4, 0xC5, 0xC6})
-"""What bytes begin with."""
+"""First bytes of binary values."""
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-"""Of a type of events; no other text of an event that nobody understands is kept."""
+"""Name of an event type that is kept; no other text of an event of unknown type is."""
 
 
 class ReferenceDecoder:
@@ -85,7 +85,7 @@ class ReferenceDecoder:
         self._locate = catalogue.media.locate
         self._event_map, self._attributes = _event_map(catalogue)
         self.rank = NO_RANK
-        """Data-parallel rank that the last batch said."""
+        """Data-parallel rank that the last batch gave."""
         self.skipped = 0
         """Events, so far, that were understood and change nothing of what is resident."""
 
@@ -100,11 +100,11 @@ class ReferenceDecoder:
     ) -> Batch:
         """Return the batch in `payload`, with an Undecodable for an event that cannot be understood.
 
-        Adjacent removals of one medium and group become one, adjacent Undecodables of one reason too.
+        Adjacent removals of one medium and group become one, and so do adjacent Undecodables of one reason.
         A timestamp that is no finite number is replaced by `received_at` and reported before the events.
-        `together` decodes what is well-formed of a batch of more than MAX_ONE_BY_ONE events.
-        Raises FrameError when there are no events to be found, more hashes than a batch may have, or more
-        events that have to be decoded one by one than MAX_ONE_BY_ONE, without it than MAX_WITHOUT_SCANNER.
+        In a batch of more than MAX_ONE_BY_ONE events, `together` decodes those that are well-formed.
+        Raises FrameError when no events are found, when there are more hashes than a batch may have, or when
+        more than MAX_ONE_BY_ONE events (without `together` MAX_WITHOUT_SCANNER) must be decoded one by one.
         """
         ts, raw_events, self.rank = open_envelope(payload)
         events: list[Event] = []
@@ -157,9 +157,9 @@ class ReferenceDecoder:
             return (Undecodable(rejected.reason, seq),)
 
     def _understood_as(self, raw: Raw, room: int) -> tuple[Event, ...]:
-        """Return what an event says: nothing of one that changes nothing, two of one that moves blocks.
+        """Return what an engine's event means: no event if it changes nothing, two if it moves blocks.
 
-        So are the full pages of a store and its last one, where that is not full.
+        A store whose last page is not full also gives two: one of its full pages, if any, and one of that.
         """
         first = memoryview(raw)[0]
         if first in _BINS:  # llm-d packs each event by itself
@@ -189,7 +189,7 @@ class ReferenceDecoder:
         return form
 
     def _medium_if_any(self, raw: Raw) -> str | None:
-        """Return the canonical medium that an event names where others have it, None if it names none."""
+        """Return the canonical name of an event's medium; None if the event names none, or no text."""
         try:
             spelling = None if raw == ABSENT else OPTIONAL_TEXT.decode(raw)
         except (DecodeError, UnicodeDecodeError, RecursionError):
@@ -265,7 +265,7 @@ class ReferenceDecoder:
         *,
         in_map: bool,
     ) -> Stored:
-        """Return a store of these blocks; `where` is its canonical medium, that as spelled, and its group."""
+        """Return a store of these blocks; `where` is (canonical medium, the engine's spelling, group)."""
         blocks, block_size = len(packed) // HASH_BYTES, block_size_in(value("block_size"))
         event = Stored(
             packed,
@@ -289,7 +289,7 @@ class ReferenceDecoder:
         return event
 
     def _of_object(self, form: EventForm, fields: Mapping[Meaning, Raw]) -> Event:
-        """Return what an event says of objects of a tenant, each of which is a block."""
+        """Return what an event says about a tenant's objects, each of which is a block."""
         group = tenant_group(decoded(_SHORT_TEXT, fields["tenant"], "bad_field_type"))
         if form.kind == "cleared":
             return Cleared("", group)
@@ -309,15 +309,15 @@ class ReferenceDecoder:
         raw_size = fields.get("block_size", NIL)
         size = 0 if raw_size == NIL else block_size_in(raw_size)
         tokens = size * (len(packed) // HASH_BYTES)
-        # What is evicted is announced by nothing, only what somebody removes.
+        # Evictions are not announced, only explicit removals.
         return Stored(packed, size, tokens, None, medium, raw_medium, group, store_only=True)
 
 
 @lru_cache(maxsize=8)
 def _event_map(catalogue: Catalogue) -> tuple[Decoder[Any], Mapping[str, str]]:
-    """Return what decodes any event in map form, and by key the attribute that has its undecoded value.
+    """Return a decoder of any event in map form, and by key the attribute that has its undecoded value.
 
-    A struct and not a dict, so that names and values that nobody asks for are not decoded.
+    It makes a struct, not a dict, so that keys and values that are not needed are not decoded.
     """
     forms = catalogue.forms.values()
     keys = sorted({key for form in forms for key in (*form.keys.values(), *form.marks)})

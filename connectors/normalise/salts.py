@@ -1,8 +1,9 @@
-"""The salt of a store, which leaves as a keyed hash.
+"""The salt of a store, which is forwarded as a keyed hash.
 
-SGLang says it as `cache_salt` in maps. vLLM lists it in `extra_keys`, in the entry of a prompt's first block:
-the adapter's name if the event has one, then images as arrays, then the salt, then digests as bytes. So it is
-the first text behind that name. Arrays are not looked at: before vLLM 0.19 images are texts there, too.
+SGLang gives it as `cache_salt` in maps. vLLM lists it in `extra_keys`, in the entry of a prompt's first
+block: the adapter's name if the event has one, then images as arrays, then the salt, then digests as bytes.
+So it is the first text after that name. Events in array form are not looked at: before vLLM 0.19 images are
+texts there, too.
 """
 
 from __future__ import annotations

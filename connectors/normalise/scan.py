@@ -30,12 +30,12 @@ from connectors.normalise.wire import MAX_BATCH_BYTES, MAX_BATCH_HASHES
 from schemas.events import Batch, Removed, Stored
 
 NO_STATE: Words = np.empty(0, np.uint64)
-"""Instead of a state: what is hashed with it is left out."""
+"""Given instead of a state: what would be hashed with it is left out."""
 _decode = msgspec.msgpack.Decoder(Batch).decode
 Numbers = Sequence[int] | Ints
 
 MAX_SCANNED_BYTES = 128 << 10
-"""Longer payloads go one by one, so that what is written of those together cannot exceed a record's bound."""
+"""Longer payloads are scanned singly, so that batches scanned together cannot exceed a record's bound."""
 _OUTPUT_SPARE = 64 << 10
 """Bytes of output beyond twice the input; what does not fit takes the slow way."""
 
@@ -69,7 +69,7 @@ def scan_joined(
 ) -> tuple[Bytes, Ints]:
     """Do what `scan` does to each bundle, with its time of receipt, in one call of compiled code.
 
-    Returns (encoded, columns): the columns of a bundle behind those of the one before.
+    Returns (encoded, columns): the columns of a bundle after those of the one before.
     """
     ends = list(accumulate([len(bundle) for bundle in bundles], initial=0))
     data_ends = list(accumulate([bundle.size for bundle in bundles], initial=0))
@@ -101,11 +101,11 @@ def parts_of(ends: Numbers, begins: Numbers, received_at: Sequence[float] | floa
 def scan_single(
     payload: bytes, seq: int, received_at: float, forwarding: Forwarding, catalogue: Catalogue = CATALOGUE
 ) -> Single | None:
-    """Return what a payload of any length is; None where it is given up."""
+    """Scan a payload of any length; return None where it is given up."""
     if seq >= MAX_SEQUENCE:
         return None
     encoded, columns = _transcoded(
-        np.frombuffer(payload, np.uint8).copy(),  # of the type that is compiled: what may be written to
+        np.frombuffer(payload, np.uint8).copy(),  # code is compiled for writable arrays
         np.array([[0], [len(payload)], [seq]], np.int64),
         parts_of([1], [0], received_at),
         most_bytes=len(payload),
@@ -133,9 +133,9 @@ def scan_side_by_side(
     forwarding: Forwarding = NOTHING_FORWARDED,
     catalogue: Catalogue = CATALOGUE,
 ) -> tuple[Bytes, Ints]:
-    """Do what `scan` does to bundles that lie side by side, as `transcode` takes them: (encoded, columns).
+    """Scan bundles that lie side by side, as `transcode` takes them; return (encoded, columns).
 
-    Longer payloads than MAX_SCANNED_BYTES are given up.
+    Payloads longer than MAX_SCANNED_BYTES are given up.
     """
     return _transcoded(
         data,
@@ -170,12 +170,12 @@ def _transcoded(
 
 
 def content_of(linker: Linker | None) -> Words:
-    """Return the `content` of streams that have this linker, or none."""
+    """Return the argument `content` of `transcode` for streams with this linker, or without one."""
     return NO_STATE if linker is None else linker.state
 
 
 def names_of(forwarding: Forwarding) -> tuple[Words, int]:
-    """Return the `names` of streams that forward this, and what is `named`."""
+    """Return the arguments `names` and `named` of `transcode` for streams that forward this."""
     names = forwarding.sessions or forwarding.salts
     named = (SESSIONS if forwarding.sessions else 0) | (SALTS if forwarding.salts else 0)
     return NO_STATE if names is None else names.state, named

@@ -1,6 +1,6 @@
 """The engines' descriptions as bytes, for compiled code.
 
-Compiled code takes them as arguments: a description that changes compiles nothing anew.
+Compiled code takes them as arguments, so that nothing is compiled again when a description changes.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class TableTooSmall(DataError, ValueError):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanTables:
-    """What the scanner reads and writes by."""
+    """Tables by which the scanner reads events and writes media."""
 
     forms: Bytes
     """Rows of `scanner.forms`, one for each type of event."""
@@ -153,7 +153,7 @@ def _forms(forms: list[EventForm]) -> Bytes:
 
 
 def _media(media: Media) -> Bytes:
-    """Return a row for no medium, and for each spelling and its lower case; others take the slow way."""
+    """Return a row for no medium, and for each spelling and its lower case; the scanner gives others up."""
     known = media.spellings
     spellings = list(dict.fromkeys(("", *known, *map(str.lower, known))))
     _check("media", "spellings", len(spellings), NO_MEDIUM - 1)

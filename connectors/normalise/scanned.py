@@ -17,14 +17,14 @@ class Scanned:
     __slots__ = ("columns", "encoded", "rows")
 
     def __init__(self, encoded: Bytes, columns: Ints) -> None:
-        """`encoded` are `schemas.events.Batch`es, one behind the other, perhaps those of others as well."""
+        """`encoded` are `schemas.events.Batch`es, one after the other, perhaps of other bundles as well."""
         self.encoded = encoded
         self.columns = columns
         self.rows: list[list[int]] = columns.tolist()
         """The same numbers: where there are few, Python is faster with its own."""
 
     def stretch(self, first: int, due: int) -> int:
-        """Return the index behind the payloads from `first` on that are done and numbered from `due` on."""
+        """Return the end (exclusive) of payloads that begin at `first`, are done, and numbered from `due`."""
         rows = self.rows
         if rows[STATUS][first] != DONE or rows[SEQ][first] != due:
             return first

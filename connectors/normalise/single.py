@@ -1,4 +1,4 @@
-"""A payload by itself through the scanner, where that is compiled: `connectors.normalise.scan` says so here.
+"""Where `connectors.normalise.scan` puts the function that scans a single payload, once it is compiled.
 
 Compiling takes seconds, once a process, and numba a second to import; until then everything is decoded event
 by event.
@@ -31,7 +31,7 @@ class ScanSingle(Protocol):
 
 
 class Compiled:
-    """What there is of compiled code."""
+    """Compiled code that is ready to be called."""
 
     scan_single: ScanSingle | None = None
 

@@ -1,7 +1,6 @@
-"""Envelopes of batches, and what their events are made of before and after decoding.
+"""Envelopes of batches, and bounds of their events.
 
-Token ids, salts and multimodal keys that nobody hashes are never named where a map can skip them, and stay
-undecoded where a position must be kept.
+Token ids, salts and multimodal keys stay undecoded unless they are hashed.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from msgspec import Meta, Raw, Struct
 
 from schemas.hashes import HASH_BYTES
 
-# Beyond these bounds a payload is refused as `frame_too_large`, short as it may be.
+# Beyond these bounds a payload is refused as `frame_too_large`, however short it is.
 MAX_BATCH_BYTES = 3 << 20
 """Packed size beyond which a batch is replaced by `frame_too_large`: 400,000 blocks in one engine step."""
 MAX_BATCH_HASHES = MAX_BATCH_BYTES // HASH_BYTES
@@ -29,7 +28,7 @@ MAX_POSITIONS = 64
 MAX_BLOCK_SIZE = (1 << 32) - 1
 MAX_GROUP_IDX = (1 << 16) - 1
 MAX_TEXT = 1_024
-"""Characters of any text that is kept. No medium, adapter or kind of attention has a name like that."""
+"""Most characters of any text that is kept. No medium, adapter or kind of attention has so long a name."""
 
 ABSENT = Raw()
 """Stands for a field that the event does not have; no MessagePack value is empty."""
@@ -46,7 +45,7 @@ class EnvelopeArray(Struct, array_like=True, gc=False):
 
 
 class EnvelopeMap(Struct, gc=False):
-    """`{"ts": ..., "events": ..., ...}`, whose rank nobody asks for."""
+    """`{"ts": ..., "events": ..., ...}`, whose rank is not read."""
 
     ts: Raw
     events: Raw

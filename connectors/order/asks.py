@@ -1,4 +1,4 @@
-"""A replay request: what is asked for, what is known of it while it is on its way, how it ends. No IO."""
+"""A replay request: what it asks for, its state while in flight, and how it ends. No IO."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Literal
 from connectors.frames.bundle import MAX_SEQUENCE
 
 MAX_DISORDERED = 1_000
-"""Batches out of order after which an answer is not read any further."""
+"""After more batches out of order than this, an answer is not read any further."""
 
 Outcome = Literal[
     "end",  # the engine said that this was all
     "timeout",  # nothing more came for too long
     "unreachable",  # nobody listens at the endpoint
     "enough",  # the rest of the answer was of no use
-    "endless",  # it brought more than any engine keeps; the rest is asked for anew
+    "endless",  # it brought more than any engine keeps; the rest is asked for again
 ]
 LeftOut = Literal[
-    "backlog",  # live, and no room to wait, or of no use there; it is asked for
-    "past_life",  # live, and of a session that was over before
-    "too_late",  # live, out of a slow queue, when it had been given up
+    "backlog",  # live, and no room to wait or no use in waiting; it is asked for
+    "past_life",  # live, of a session that had already ended
+    "too_late",  # live, out of a slow queue, after it had been given up as lost
     "paused",  # live, of an engine that connects to us and sends faster than its share is dealt with
     "disordered",  # answered out of order, repeated, or with an impossible number
 ]
@@ -33,12 +33,12 @@ class Ask:
     first: int
     """Sequence number that the answer should begin with."""
     urgent: bool
-    """Whether something is known to be missing, and the engine to answer, or live messages wait for it."""
+    """Whether live messages wait for it, or more than the tail is wanted and the last ask was answered."""
 
 
 @dataclass(slots=True)
 class RequestInFlight:
-    """An ask on its way."""
+    """A request that was sent, and what is known of its answer."""
 
     first: int
     fingerprint: int | None
@@ -46,10 +46,11 @@ class RequestInFlight:
     due: int
     """The number that was due when it was sent."""
     missed: bool
-    """Whether something behind `due` was known then."""
+    """Whether batch `due` was known to be missing then."""
     arrivals: int
-    """Live messages that had come before."""
+    """Live messages that had come by then."""
     newest: int
+    """Last number answered; `first - 1` before any was."""
     probe: bool = False
     """It asks what else the engine has, after an empty answer."""
     confirmed: bool = False
@@ -57,9 +58,9 @@ class RequestInFlight:
     batches: int = 0
     disordered: int = 0
     hole: bool = False
-    """It was given up at a hole, to be asked for again."""
+    """The answer was cut off at a hole, to be asked for again."""
     void: bool = False
-    """Another session of the engine began."""
+    """The rest of the answer is ignored: another session of the engine began, or may have."""
 
     def takes(self, seq: int) -> bool:
         """Tell whether a batch of this number may be next in the answer, and count it."""

@@ -1,4 +1,4 @@
-"""Live messages of one source that wait until what is missing before them was replayed. No IO."""
+"""Live messages of one source that wait for a replay of the batches missing before them. No IO."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from connectors.order.sequence import SequencePosition
 
 MESSAGE_OVERHEAD_BYTES = 300
-"""What a waiting message takes besides its payload."""
+"""Memory of a waiting message beyond its payload."""
 SHARE = 4
-"""One source takes at most one part in so many of the budget."""
+"""One source may use at most 1/SHARE of the budget."""
 
 
 @dataclass(slots=True)
 class Message:
-    """A batch as it came, its frame checked."""
+    """A message as it came, with its frames checked."""
 
     seq: int
     fingerprint: int
@@ -24,12 +24,12 @@ class Message:
     payload: bytes
     received_at: float
     understood: bool = False
-    """Whether it was seen to be a batch."""
+    """Whether the payload is known to be a batch."""
 
 
 @dataclass(slots=True)
 class BacklogBudget:
-    """Bytes that the backlogs of all sources may take together."""
+    """Bytes that the backlogs of all sources may hold together."""
 
     bound: int
     used: int = 0
@@ -43,14 +43,14 @@ class _Entry:
 
 
 class Backlog:
-    """A bounded queue in the order of arrival. Messages are numbered from 0, over the whole time."""
+    """A bounded queue in the order of arrival. Arrivals are numbered from 0 and never start over."""
 
     def __init__(self, budget: BacklogBudget) -> None:
         self._budget = budget
         self._entries: deque[_Entry] = deque()
         self._bytes = 0
         self.arrivals = 0
-        """Messages that were ever added."""
+        """Messages added so far, those removed included."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -62,7 +62,7 @@ class Backlog:
 
     @property
     def first_arrival(self) -> int:
-        """Its number."""
+        """The arrival number of that message."""
         return self._entries[0].arrival
 
     def add(self, message: Message) -> bool:
@@ -70,7 +70,7 @@ class Backlog:
         size = len(message.payload) + MESSAGE_OVERHEAD_BYTES
         budget = self._budget
         full = self._bytes + size > budget.bound // SHARE or budget.used + size > budget.bound
-        # A single one always fits: it is what shows that something is missing.
+        # A single message always fits: it shows that something is missing.
         if full and self._entries:
             return False
         self._entries.append(_Entry(message, self.arrivals, size))
@@ -92,9 +92,9 @@ class Backlog:
         arrivals: int,
         is_late: Callable[[Message], bool] = lambda _: False,
     ) -> int | None:
-        """Return how many messages came before the last restart that the first `arrivals` show, if they do.
+        """Return how many messages precede the last restart that the first `arrivals` show, None without one.
 
-        A number that is not ahead shows one, unless the batch is one that was there before, or it is late.
+        A number that is not ahead shows a restart, unless that very batch came before, or it is late.
         """
         before = None
         newest = -1 if position is None else position.last

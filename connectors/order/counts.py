@@ -21,9 +21,9 @@ class StreamCounts:
     lost_batches: int = 0
     restarts: int = 0
     seconds: float = 0.0
-    """Spent on its messages, live and by replay."""
+    """Processor time spent on its messages, live and by replay."""
     pauses: int = 0
-    """Times that it was left unread because more of it waited than its share."""
+    """How often it was left unread because more than its share was waiting."""
     last_received_at: float = 0.0
     """Connector clock, seconds since the epoch; 0 before the first batch."""
     gaps_by_reason: Counter[str] = field(default_factory=Counter)
@@ -31,9 +31,9 @@ class StreamCounts:
     undecodable: Counter[str] = field(default_factory=Counter)
     """By `schemas.reasons.UndecodableReason`."""
     asks: Counter[str] = field(default_factory=Counter)
-    """Replay requests that are over, by `connectors.order.asks.Outcome`."""
+    """Finished replay requests, by `connectors.order.asks.Outcome`."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Batches that came and were not taken, by `connectors.order.asks.LeftOut`."""
+    """Batches that came but were not taken, by `connectors.order.asks.LeftOut`."""
 
     @property
     def gaps(self) -> int:

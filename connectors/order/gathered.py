@@ -15,20 +15,20 @@ from connectors.normalise.scanner.layout import Bytes, Ints
 from connectors.sources import SourceKey
 
 SLOT_BYTES = 4 << 10
-"""Encoded batches that a source may have here; with more its stream takes them."""
+"""Bytes of encoded batches that a slot may hold; what goes beyond is taken by the stream at once."""
 SLOT_BATCHES = 16
 FIRST_SLOTS = 64
 DUE, UNTIL_LOOK, ROOM, COUNT, USED, ENGINE_EVENTS, SIZE, SKIPPED, RANK = range(9)
-"""Of a slot: the number that is due, -1 where no batch may come here; batches until one has to be looked at;
-bytes that would be too much; then of what is here batches, their bytes, engine events, bytes of payload, and
-events that were skipped; last the rank that batches have to say."""
+"""Columns of a slot: the number that is due, -1 where no batch may come here; batches until one has to be
+looked at; the bytes at which it is full; then of what it holds batches, their bytes, engine events, payload
+bytes, and events that were skipped; last the rank that batches must give."""
 HEADS = 9
 SINCE, UNTIL, PUBLISHED, SECONDS = range(4)
-"""Of a slot: when its first and last batch were received, when the engine published the last, all in seconds
-since the epoch, and what processor time they took."""
+"""Columns of a slot: when its first and last batch were received, when the engine published the last, all in
+seconds since the epoch, and the processor time they took."""
 TIMES = 4
 NOTHING = -1
-"""Number of no batch, and of no slot."""
+"""Stands for no batch, and for no slot."""
 _NO_HEAD = (NOTHING, *[0] * (HEADS - 1))
 
 
@@ -36,12 +36,12 @@ class Waiting(NamedTuple):
     """What a stream has to take: batches of consecutive numbers, the first of which is due."""
 
     encoded: bytes
-    """`schemas.events.Batch`es, one behind the other."""
+    """`schemas.events.Batch`es, one after the other."""
     seqs: range
     fingerprints: list[int]
     engine_events: int
     skipped: int
-    """Of these, events that change nothing."""
+    """Of these, events that change nothing of what is resident."""
     payload_bytes: int
     since: float
     """When the first was received, seconds since the epoch."""
@@ -62,10 +62,10 @@ class Gathered:
         self.heads: Ints = np.zeros((FIRST_SLOTS, HEADS), np.int64)
         self.times = np.zeros((FIRST_SLOTS, TIMES), np.float64)
         self.head = self.heads.data
-        """Single numbers are read and written faster this way."""
+        """A view of `heads`, through which single numbers are read and written faster."""
         self._sources: list[SourceKey | None] = [None] * FIRST_SLOTS
         self.numbers: dict[SourceKey, int] = {}
-        """Which slot is whose."""
+        """The slot of each source."""
         self._free = list(range(FIRST_SLOTS))[::-1]
 
     def add(self, source: SourceKey) -> Slot:
@@ -79,7 +79,7 @@ class Gathered:
         return Slot(self, number)
 
     def remove(self, slot: Slot) -> None:
-        """Take the slot of a source back, and what is in it."""
+        """Free the slot of a source; what it holds is dropped."""
         if slot.number != NOTHING:
             self.heads[slot.number] = _NO_HEAD
             del self.numbers[cast(SourceKey, self._sources[slot.number])]
@@ -88,11 +88,11 @@ class Gathered:
             slot.number = NOTHING
 
     def charge(self, slots: Ints | int, seconds: NDArray[np.floating[Any]] | float) -> None:
-        """Count processor time that was spent on what came into a slot, or into several, each named once."""
+        """Count processor time spent on what came into one slot, or into several different ones."""
         self.times[slots, SECONDS] += seconds
 
     def due(self, now: float, seconds: float) -> list[SourceKey]:
-        """Return the sources whose first batch is so old; one that is newer than now, too."""
+        """Return the sources whose first batch is `seconds` old or more, or newer than `now`."""
         (some,) = self.heads[:, COUNT].nonzero()
         if not some.size:
             return []
@@ -112,19 +112,19 @@ class Gathered:
 
 
 class Slot:
-    """The place of one source."""
+    """The slot of one source."""
 
     __slots__ = ("_gathered", "number")
 
     def __init__(self, gathered: Gathered, number: int) -> None:
         self._gathered = gathered
         self.number = number
-        """NOTHING when it was taken back."""
+        """NOTHING once it was freed."""
 
     def admit(self, due: int, until_look: int, room: int, rank: int) -> None:
-        """Let batches come from now on: the first is number `due`, and they are fewer than `until_look`.
+        """Accept batches from now on: from number `due` on, and fewer than `until_look`.
 
-        They take less than `room` bytes, and say the data-parallel rank `rank`. Nothing may be here.
+        They must take less than `room` bytes, and give the data-parallel rank `rank`. The slot must be empty.
         """
         number = self.number
         if number != NOTHING:
@@ -135,7 +135,7 @@ class Slot:
             head[number, RANK] = rank
 
     def take(self) -> Waiting | None:
-        """Remove and return what is here; None where nothing is."""
+        """Remove and return what the slot holds; None if it is empty."""
         number, gathered = self.number, self._gathered
         if number == NOTHING or not (count := gathered.head[number, COUNT]):
             return None

@@ -1,4 +1,4 @@
-"""Put scanned batches that are simply the next ones of their sources to the others that wait. Compiled."""
+"""Compiled code that puts scanned batches into their sources' slots where they are simply the next ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from connectors.order.gathered import (
 from connectors.process.compiled import compiled, inner
 
 ODD, IN_ORDER, GATHERED = range(3)
-"""What became of a bundle: it is not simply next; it is, but there is no room; it is in its slot."""
+"""What became of a bundle: it is not simply the next; it is, but its slot has no room; it is in its slot."""
 
 
 @inner
@@ -65,11 +65,11 @@ def gather(
     times: NDArray[np.float64],
     outcomes: Ints,
 ) -> None:
-    """Put each bundle that was scanned into the slot of its source, or say in `outcomes` why it is not there.
+    """Put each scanned bundle into the slot of its source if it is the next; say in `outcomes` what was done.
 
     `encoded` and `columns` are those of `scan_side_by_side`, and `published_at` is one row of the columns as
-    floats. Bundle k ends before payload `ends[k]` and is of the source that has slot `slots[k]`, if any.
-    The others are the tables of `Gathered`.
+    floats. Bundle k ends before payload `ends[k]`, and its source has slot `slots[k]`, or NOTHING. The other
+    arguments are the tables of `Gathered`.
     """
     first = 0
     for part in range(len(slots)):

@@ -1,4 +1,4 @@
-"""Which sources are idle and have to be reported, so that the log shows idle or unreachable. No IO."""
+"""Which idle sources are to be reported, so that the log shows whether each can be reached. No IO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IDLE_SECONDS = 10.0
 
 
 class IdleReports:
-    """Remembers when each source was reported last. Times are seconds of one clock, the caller's."""
+    """Remembers when each source was reported last. Times are seconds by the caller's clock."""
 
     def __init__(self) -> None:
         self._since: dict[SourceKey, float] = {}
@@ -19,14 +19,14 @@ class IdleReports:
     def due(self, now: float, heard: Iterable[tuple[SourceKey, float]]) -> list[SourceKey]:
         """Return the sources to report now; they count as reported.
 
-        `heard` gives every source there is and when its last batch came, 0 for never: a source that is new
-        here has IDLE_SECONDS to be heard.
+        `heard` gives every source and when its last batch came, 0 for never. A source that was not given
+        before has IDLE_SECONDS to send one.
         """
         before, self._since = self._since, {}
         due: list[SourceKey] = []
         for source, heard_at in heard:
             since = max(before.get(source, now), heard_at)
-            # A clock that was set back makes nobody wait longer.
+            # Setting the clock back must not delay a report.
             if not now - IDLE_SECONDS < since <= now:
                 due.append(source)
                 since = now

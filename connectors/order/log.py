@@ -35,7 +35,7 @@ from schemas.reasons import ClosedReason, GapReason, Remark
 from schemas.settings import Connector, hash_domain
 
 _LARGE_PAYLOAD_BYTES = 128 << 10
-"""From here on a batch is measured, not estimated: a small payload cannot grow beyond a record's bound."""
+"""Batches of larger payloads are measured, not estimated: smaller ones cannot exceed a record's bound."""
 _BATCH_BYTES = 40
 _STORED_BYTES = 90
 _REMOVED_BYTES = 30
@@ -46,7 +46,7 @@ Observe = Callable[["Source", Event], None]
 
 
 class Hearers(NamedTuple):
-    """Who hears at once of what becomes of a source."""
+    """What is called at once for what happens to a source."""
 
     event: Observe | None = None
     opened: Callable[[float], None] = lambda due_at: None
@@ -59,7 +59,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Publisher(Protocol):
-    """Who publishes a stream, as its records say it."""
+    """What records say about the publisher of a stream."""
 
     @property
     def engine(self) -> str: ...
@@ -74,10 +74,10 @@ class Publisher(Protocol):
 
 
 class SourceLog:
-    """The records of one source. It decides nothing: whoever calls knows what is next, and what is lost.
+    """The records of one source. It decides nothing: the caller knows what is next, and what is lost.
 
     The incarnation is the time of first contact in microseconds; the next session gets a greater one. `now`
-    is the time of a notice, and counts for the age of a run.
+    is the time of a notice, and a run's age counts from it.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SourceLog:
         forwarding: Forwarding = NOTHING_FORWARDED,
         publisher: Publisher | None = None,
     ) -> None:
-        """`publisher` is known where batches come decoded; otherwise the normaliser finds out."""
+        """`publisher` is given where batches come decoded; otherwise the normaliser finds it out."""
         self.source = source
         self.counts = StreamCounts()
         self.normaliser = Normaliser(
@@ -114,10 +114,10 @@ class SourceLog:
         self.newest_at = float("-inf")
         """Engine time of the last batch taken, seconds since the epoch."""
         self._given_up: tuple[range, float, float] | None = None
-        """Numbers of this session that were lost last, and the engine's times before and behind them."""
+        """The last lost numbers of this session, and engine times of the batches before and after them."""
         self._observe = hearers.event
         self.rank = NO_RANK
-        """Data-parallel rank that batches of this session said last; NO_RANK before one did."""
+        """Data-parallel rank that a batch of this session gave last; NO_RANK before any did."""
         self._remarks: list[str] = []
         """Of this session, as records have them."""
         self.begun = False
@@ -131,7 +131,7 @@ class SourceLog:
         return 0 if self.position is None else self.position.due
 
     def go_on(self, resume: StoredPosition, now: float) -> None:
-        """Go on where the log has ended, with a session of somebody else's or behind it."""
+        """Go on where the log ends: in the session that it gives, or after it if that was closed."""
         self._begin_anew()
         if resume.closed:
             self.runs.incarnation = max(int(now * 1e6), resume.incarnation + 1)
@@ -144,8 +144,8 @@ class SourceLog:
     def take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
         """Take a batch that is ahead of the position, or the first one of a session.
 
-        The numbers between, if there are any, are lost for the reason `missing`. A payload that nobody can
-        understand is a notice and nothing else, and no news if it was passed over before.
+        The numbers between, if there are any, are lost for the reason `missing`. A payload that cannot be
+        understood makes a notice and nothing else, and not even that if it was passed over before.
         """
         seq, payload, received_at = message.seq, message.payload, message.received_at
         batch = self.normaliser.normalise(payload, seq=seq, received_at=received_at, replayed=replayed)
@@ -170,10 +170,10 @@ class SourceLog:
         missing: GapReason,
         reached: Reached | None = None,
     ) -> None:
-        """Take a batch that is understood and ahead of the position, or the first one of a session.
+        """Take a batch that was decoded and is ahead of the position, or the first one of a session.
 
-        The numbers between, if there are any, are lost for the reason `missing`. `skipped` of its events are
-        not in it; `reached` says which of several publishers it is of.
+        The numbers between, if there are any, are lost for the reason `missing`. `skipped` counts engine
+        events that are not in it; `reached` says which of several publishers sent it.
         """
         self._take(batch, seq, 0, payload_bytes, skipped, batch.received_at, missing, reached)
 
@@ -198,7 +198,7 @@ class SourceLog:
                 self._given_up = range(position.due, seq), self.newest_at, batch.ts
             (position.advance_by_replay if batch.replayed else position.advance)(seq, fingerprint)
         self.counts.replayed += batch.replayed
-        # It may have waited, and others that came after it were taken before.
+        # It may have waited while batches that came later were taken.
         received_at = max(self.counts.last_received_at, batch.received_at)
         self.took(1, batch.engine_events, skipped, payload_bytes, received_at, batch.ts)
         self.runs.add(batch, self.size(batch, payload_bytes), now, fingerprint, reached)
@@ -256,7 +256,7 @@ class SourceLog:
         self.newest_at = published_at
 
     def ranked(self, rank: int) -> None:
-        """Compare the data-parallel rank that a batch says with the settings and with batches before."""
+        """Compare the data-parallel rank that a batch gives with the settings and with earlier batches."""
         if rank in (NO_RANK, self.rank):
             return
         if rank != self.source.dp_rank:
@@ -294,7 +294,7 @@ class SourceLog:
         self._given_up = None
 
     def notice(self, event: Event, now: float) -> None:
-        """Put a notice into the stream, behind what was taken."""
+        """Put a notice into the stream, after what was taken."""
         if not self.runs.incarnation:
             self.runs.incarnation = max(int(now * 1e6), 1)
         self.begun = True
@@ -305,7 +305,10 @@ class SourceLog:
         self.runs.add(Batch(None, now, now, [event]), _BATCH_BYTES + _NOTICE_BYTES, now)
 
     def size(self, batch: Batch, payload_bytes: int) -> int:
-        """Return about how many bytes a batch takes in a record; counts its Undecodables by the way."""
+        """Return about how many bytes a batch takes in a record.
+
+        Also counts and reports its Undecodables, and replaces the events of a batch that is too large.
+        """
         if payload_bytes > _LARGE_PAYLOAD_BYTES and len(_encode(batch)) > MAX_BATCH_BYTES:
             batch.events = [Undecodable("frame_too_large", batch.seq)]
         size = _BATCH_BYTES
@@ -329,7 +332,7 @@ class SourceLog:
         return size
 
     def understands(self, message: Message) -> bool:
-        """Tell whether a payload is a batch at all: what is not decides nothing."""
+        """Tell whether a payload is a batch at all: one that is not decides nothing."""
         message.understood = message.understood or understood(self._look(message))
         return message.understood
 
@@ -362,7 +365,7 @@ class SourceLog:
         return self.normaliser.normalise(message.payload, seq=message.seq, received_at=message.received_at)
 
     def doubt(self, position: SequencePosition, now: float) -> None:
-        """The next batch may be of another session than the last one taken: the engine no longer has that."""
+        """Note that the next batch may be of another session: the engine no longer has the last one taken."""
         self.counts.gaps_by_reason["unconfirmed"] += 1
         self.notice(Gap(position.last, position.last, "unconfirmed"), now)
 

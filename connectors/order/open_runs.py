@@ -1,4 +1,4 @@
-"""Which streams have a run whose time may have come, at a cost for these only. No IO."""
+"""Which streams have an open run that may be due, found without looking at the other streams. No IO."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from connectors.sources import SourceKey
 
 
 class OpenRuns:
-    """Times are seconds since the epoch, of a clock that may be set back."""
+    """Streams by when their open run is due. Times are seconds since the epoch; the clock may be set back."""
 
     def __init__(self) -> None:
         self._by_time: list[tuple[float, SourceKey]] = []
@@ -16,13 +16,13 @@ class OpenRuns:
         self._asked_at = 0.0
 
     def opened(self, source: SourceKey, due_at: float) -> None:
-        """A stream has opened a run; what was said of an earlier one stands until `due` has returned it."""
+        """Note that a stream opened a run, unless `due` has yet to return the stream for an earlier one."""
         if source not in self._sources:
             self._sources.add(source)
             heappush(self._by_time, (due_at, source))
 
     def due(self, now: float) -> list[SourceKey]:
-        """Remove and return the streams to look at: the open run may be another one, or none."""
+        """Remove and return the streams to look at: by now their open run may be another one, or none."""
         by_time = self._by_time
         due = []
         if now < self._asked_at:

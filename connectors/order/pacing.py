@@ -1,4 +1,4 @@
-"""When an engine may be asked again: soon after an answer that helped, ever later after others. No IO."""
+"""When an engine may be asked again: soon after an answer that helped, later and later otherwise. No IO."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from connectors.process.backoff import Backoff
 
 UNANSWERED_ASKS = 2
-"""Asks without an answer after which live messages do not wait any longer."""
+"""After this many asks without an answer live messages wait no longer."""
 FRUITLESS = Backoff(first=0.1, longest=60.0)
 """Pauses after answers that did not help."""
 UNANSWERED = Backoff(first=5.0, longest=60.0)
@@ -30,7 +30,7 @@ class Pacing:
     @property
     def paused(self) -> bool:
         """Whether the engine is left alone for now."""
-        # A clock that was set back makes nobody wait longer.
+        # Setting the clock back must not lengthen a pause.
         return 0 <= self._clock() - self._paused_at < self._pause_seconds
 
     @property
@@ -39,7 +39,7 @@ class Pacing:
         return self._unanswered_live >= UNANSWERED_ASKS
 
     def hurry(self) -> None:
-        """The engine is there: what it did not answer before, it may answer now."""
+        """Cut short the pause after an unanswered ask: the engine is there, and may answer now."""
         if not self._fruitless and not self.hopeless:
             self._pause_seconds = 0.0
 
@@ -50,14 +50,14 @@ class Pacing:
         self._pause(FRUITLESS.pause(self._fruitless))
 
     def not_answered(self, *, waiting: bool) -> None:
-        """Note an ask that nobody answered."""
+        """Note an ask without an answer; `waiting` as in `answered`."""
         self.unanswered += 1
         self._unanswered_live += waiting
         at_once = waiting and not self.hopeless
         self._pause(UNANSWERED.pause(0 if at_once else self.unanswered))
 
     def begin_anew(self) -> None:
-        """Another session of the engine: what the last one did not answer says nothing of it."""
+        """Start over for another engine session: what the last one left unanswered says nothing about it."""
         self.unanswered = self._unanswered_live = 0
         self._pause_seconds = 0.0
 

@@ -1,4 +1,4 @@
-"""Records of `kvlens.events.v1` as a stream makes them, and what one says of its source. No IO."""
+"""Records of `kvlens.events.v1` as a stream makes them, and the position that each gives. No IO."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from schemas.events import Closed, EventsRecord
 
 NONE: Mapping[str, tuple[int, int]] = MappingProxyType({})
 _SEQ: Final = 6
-"""Where the number of the first batch begins: behind the array of batches and the batch's own array."""
+"""Offset of the first batch's number, after the heads of the array of batches and of the batch."""
 _BYTES_BEHIND: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
-"""Of a number in MessagePack, by its first byte; small ones, and nil, are that byte alone."""
+"""Bytes that follow the first byte of a MessagePack number; small numbers and nil are that byte alone."""
 _TIMES = struct.Struct(">xdxd")
-"""`ts` and `received_at`, each a byte that says float and eight of it."""
+"""`ts` and `received_at`: each a byte that marks a float, then its eight bytes."""
 
 
 class PackedRecord(EventsRecord):
@@ -31,7 +31,7 @@ def came_at(record: EventsRecord) -> float:
     """Return `received_at` of the first batch of a record, seconds since the epoch."""
     if not isinstance(record, PackedRecord):
         return record.batches[0].received_at
-    # Without decoding it all: that would cost as much as all else that a record costs.
+    # Not by decoding the batches: that would cost as much as everything else that a record costs.
     packed = memoryview(record.batches)
     received_at: float = _TIMES.unpack_from(packed, _SEQ + 1 + _BYTES_BEHIND.get(packed[_SEQ], 0))[1]
     return received_at
@@ -52,7 +52,7 @@ class Mention(NamedTuple):
 
 
 def mention_of(record: EventsRecord) -> Mention:
-    """Return what a record says; a `Closed` is always the last thing in its record."""
+    """Return what a record says of its source's position; a `Closed` is always the last thing in a record."""
     closed = False
     if not isinstance(record, PackedRecord):
         events = record.batches[-1].events

@@ -1,11 +1,11 @@
 """Decide what a source lacks, what to ask its engine for, and in which order to take it. No IO.
 
-The states that it is in are in `connectors.order.states`.
+Its states are in `connectors.order.states`.
 
 Live messages that cannot be taken yet wait in a backlog. An ask begins with the last batch taken, whose
-fingerprint shows whether the engine is still in the same session; so a gap, a restart, the start of a
-connector and the unseen end of an idle stream are one question. What an answer brings is merged with the
-backlog, in order.
+fingerprint shows whether the engine is still in the same session; so one kind of ask serves for a gap, a
+restart, the start of a connector and the unseen end of an idle stream. What an answer brings is merged with
+the backlog, in order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from connectors.order.states import Need, Standing, Verdict
 from schemas.reasons import GapReason
 
 MAX_HOLES = 64
-"""Answers in a row with a hole that are followed by another ask; then holes are final."""
+"""So many answers in a row with a hole are followed by another ask; after that holes are final."""
 
 
 class Recovery:
@@ -38,13 +38,13 @@ class Recovery:
         self._confirmed_arrivals = 0
         """Live messages that had come before the ask whose answer confirmed the session."""
         self._need = Need.MISSING if replay else Need.NOTHING
-        """What to ask for next, behind the answer on its way."""
+        """What to ask for next, once the answer in flight is over."""
         self._keeps_batches = False
-        """Whether the engine ever answered with one."""
+        """Whether the engine ever answered with a batch."""
         self._hole_due: int | None = None
-        """The number that was due when an answer was given up at a hole."""
+        """The number that was due when an answer was cut off at a hole."""
         self._holes = 0
-        """Answers in a row that were."""
+        """Answers in a row that were cut off at one."""
         self._pacing = Pacing(clock)
         self.holding = self._standing is Standing.UNCONFIRMED
         """Whether all live messages have to come through `hold`."""
@@ -64,7 +64,7 @@ class Recovery:
 
     @property
     def enough(self) -> bool:
-        """Whether nothing of use can come of the answer any more."""
+        """Whether the rest of the answer is of no use."""
         return self._in_flight is None or self._in_flight.over
 
     @property
@@ -74,7 +74,7 @@ class Recovery:
         return not asking or self._pacing.unanswered > 0
 
     def want(self) -> None:
-        """Ask, though nothing is known to be missing."""
+        """Ask for the tail, though nothing is known to be missing."""
         self._ask_for(Need.TAIL)
 
     def hold(self, messages: Iterable[Message], now: float) -> None:
@@ -90,7 +90,7 @@ class Recovery:
             self._pacing.hurry()
 
     def asked(self) -> None:
-        """The ask is on its way."""
+        """Note that the ask was sent."""
         position, backlog, due = self._log.position, self._backlog, self._log.due
         probe = self._need is Need.ALL and position is not None
         first, fingerprint = 0, None
@@ -118,11 +118,11 @@ class Recovery:
                 self._merge(request, message, now, truncated=begins)
 
     def not_in_the_future(self, now: float) -> None:
-        """The clock shows this: it may have been set back."""
+        """Let no remembered time be later than `now`: the clock may have been set back."""
         self.answered_at, self.ended_at = min(self.answered_at, now), min(self.ended_at, now)
 
     def ended(self, outcome: Outcome, now: float) -> None:
-        """Nothing more comes of the answer."""
+        """Conclude the request: nothing more of its answer comes."""
         request, self._in_flight = self._in_flight, None
         if request is None:
             return
@@ -139,19 +139,19 @@ class Recovery:
             self._holes, self._hole_due = 0, None
 
     def resumed(self) -> None:
-        """The log goes on where somebody else has ended."""
+        """Start over from the log's position, which is now one that another connector published."""
         self._begin_anew()
         self._standing = self._standing_of_position()
         self._confirmed_arrivals = 0
         self.holding = bool(self._backlog) or self._standing is Standing.UNCONFIRMED
 
     def silenced(self, now: float) -> None:
-        """End the session of an engine that nothing is heard of; whatever comes begins another."""
+        """End the session of a silent engine; the next batch begins another."""
         self._log.end("silent", now)
         self._begin_anew()
 
     def _standing_of_position(self) -> Standing:
-        """A stored position is one of the engine's present session only if the engine says so."""
+        """Return the standing at a start: only the engine can confirm that a stored session still goes on."""
         asks = self._log.position is not None and self.replay
         return Standing.UNCONFIRMED if asks else Standing.SURE
 
@@ -161,14 +161,14 @@ class Recovery:
 
     @property
     def _hopeless(self) -> GapReason | None:
-        """Why nothing that is missing can be had now."""
+        """Why missing batches cannot be obtained now; None while they may still come."""
         if not self.replay:
             return "replay_not_configured"
         waits = self._in_flight is None and self._pacing.paused
         return "replay_timeout" if waits and self._pacing.hopeless else None
 
     def _conclude(self, request: RequestInFlight, outcome: Outcome, now: float) -> None:
-        """See what the end of an answer makes final, and whether to ask again."""
+        """Decide what the end of an answer makes final, and whether to ask again."""
         progress = self._log.due != request.due
         cut_off = outcome in ("timeout", "unreachable", "endless")
         answered = progress or not cut_off
@@ -187,7 +187,7 @@ class Recovery:
                 self._let_unpublished_go(request)
             self._drain(now, lost="replay_holes", arrivals=request.arrivals)
         if self._need is Need.TAIL:
-            # This answer was it.
+            # This answer was the tail.
             self._need = Need.NOTHING
         unknown = self._log.position is None or self._standing is Standing.UNCONFIRMED
         if request.hole or (cut_off and progress) or (unknown and not answered):
@@ -205,9 +205,9 @@ class Recovery:
     def _drain(
         self, now: float, *, below: int | None = None, lost: GapReason | None = None, arrivals: int = 0
     ) -> None:
-        """Take the backlog as far as nothing is missing before it, and its numbers are less than `below`.
+        """Take messages from the backlog until one has to wait, or its number reaches `below`.
 
-        For the first `arrivals` messages what is missing is lost for the reason `lost`.
+        What is missing before the first `arrivals` messages is lost, for the reason `lost`.
         """
         backlog, log = self._backlog, self._log
         hopeless = not self.replay or lost == "replay_timeout"
@@ -239,8 +239,8 @@ class Recovery:
     def _judge(self, head: Message, *, final: bool, hopeless: bool, answering: bool) -> Verdict:
         """Return what becomes of the first message of the backlog.
 
-        `final`: what is missing before it is lost. `hopeless`: the engine says nothing more. `answering`: it
-        is about to.
+        `final`: what is missing before it is lost. `hopeless`: the engine will not answer. `answering`: an
+        answer is being merged.
         """
         log = self._log
         if log.position is None:
@@ -264,18 +264,18 @@ class Recovery:
             if not hopeless and log.is_past(head):
                 return Verdict.LATE
             lacks = isinstance(decision, Gap)
-        # Whatever nobody understands decides nothing.
+        # A payload that cannot be understood decides nothing.
         return Verdict.WAIT if lacks and not final and log.understands(head) else Verdict.TAKE
 
     def _merge(self, request: RequestInFlight, message: Message, now: float, *, truncated: bool) -> None:
-        """Take an answered batch, after what is in the backlog and comes before it.
+        """Take a batch of the answer, after those in the backlog that come before it.
 
-        `truncated`: the answer begins with it.
+        `truncated`: the answer begins with it, so the engine no longer has what is missing before it.
         """
         log, backlog = self._log, self._backlog
         lost: GapReason = "replay_truncated" if truncated else "replay_holes"
         if log.position is None and log.understands(message):
-            # Nothing is older than what an answer from 0 begins with, except what came live.
+            # An answer from 0 begins with the oldest batch kept; only what came live can be older.
             self._drain(now, below=message.seq, lost=lost, arrivals=backlog.arrivals)
         while True:
             self._drain(now, below=message.seq)
@@ -297,7 +297,7 @@ class Recovery:
             self._take(message, now, missing=lost, replayed=True)
 
     def _take(self, message: Message, now: float, *, missing: GapReason, replayed: bool = False) -> None:
-        """Take a batch; where its session is in doubt, it has a notice before it, if only one of doubt."""
+        """Take a batch; if its session is in doubt, a gap precedes it, even where no number is missing."""
         position = self._log.position
         if self._standing is Standing.DOUBTED:
             self._standing = Standing.SURE
@@ -306,11 +306,11 @@ class Recovery:
         self._log.take(message, now, missing=missing, replayed=replayed)
 
     def _compare_lives(self, request: RequestInFlight, message: Message, now: float) -> None:
-        """See by what an answer begins with whether the engine is still in the session in the log."""
+        """Judge by the first batch of an answer whether the engine is still in the log's session."""
         position, backlog = self._log.position, self._backlog
         same = other = False
-        # A queue may have held a live message until the log was far ahead of it. Where the engine's clock was
-        # set back, it says nothing.
+        # A queue may have held a live message until the log was far ahead of it. The engine's clock shows
+        # that, unless it was set back.
         set_back = self._log.is_past(message)
 
         def is_late(waiting: Message) -> bool:
@@ -333,7 +333,7 @@ class Recovery:
             # This answer may be of either session; the next one decides.
             request.void = True
         if not request.void:
-            # Who has gone on since it asked, if only to the first batch, has heard the engine go on.
+            # If the log went on after the ask, if only by its first batch, the engine was seen to go on.
             stands = position is not None and position.last == request.first
             if stands and request.fingerprint is not None and not same:
                 self._standing = Standing.DOUBTED
@@ -342,10 +342,10 @@ class Recovery:
             self._confirmed_arrivals = request.arrivals
 
     def _answered_nothing(self, request: RequestInFlight, now: float) -> None:
-        """The engine has nothing from the last batch taken on.
+        """Conclude from an empty answer: the engine has nothing from the last batch taken on.
 
-        If it keeps batches for replay, it never published that one in its present session. Whether it does
-        may have to be found out.
+        If it keeps batches for replay, it never published that one in its present session. Whether it keeps
+        any may have to be found out first.
         """
         if request.fingerprint is None:
             return
@@ -357,7 +357,7 @@ class Recovery:
             self._ask_for(Need.ALL)
 
     def _another_life(self, request: RequestInFlight, now: float) -> None:
-        """The engine is in another session than the log; ask for its beginning."""
+        """End the log's session, as the engine is in another one; ask for that from its beginning."""
         request.void = True
         if not self._let_past_go(self._backlog.arrivals):
             # What waits is of the old session, or comes again with the replay of the new one.
@@ -368,8 +368,8 @@ class Recovery:
         self._standing = Standing.REPLAYED
 
     def _let_unpublished_go(self, request: RequestInFlight) -> None:
-        """Let go what came before an ask and is ahead of its whole answer: the engine never published it in
-        this session, whatever its clock says. Once a session, and an ask shows if that is wrong.
+        """Drop what came before an ask and is ahead of its whole answer: the engine never published it in
+        this session, whatever its clock says. Done once a session; another ask shows if that is wrong.
         """
         backlog = self._backlog
         while backlog and backlog.first_arrival < request.arrivals and backlog.first.seq > request.newest:
@@ -378,7 +378,7 @@ class Recovery:
             self._ask_for(Need.MISSING)
 
     def _let_past_go(self, arrivals: int) -> bool:
-        """Let go what came before a restart that the backlog shows by itself, if it does."""
+        """Drop what came before a restart that the backlog itself shows; return whether it shows one."""
         past = self._backlog.restart(self._log.position, arrivals, self._log.is_past)
         for _ in range(past or 0):
             self._let_go("past_life")

@@ -16,10 +16,10 @@ from connectors.sources import Source
 from schemas.events import Batch, Closed, EventsRecord
 
 MAX_RUN_BYTES = 5 << 20
-"""A run never grows beyond this by adding to it; with JSON's overhead it stays below the topic's 8 MB."""
+"""Adding to a run never takes it beyond this, so that even as JSON it stays below the topic's 8 MB."""
 
 Reached = tuple[str, tuple[int, int]]
-"""Which of several publishers a batch is of, its session, and the number that it gave the batch."""
+"""Which of a source's publishers sent a batch, and (that publisher's session, its number of the batch)."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -35,8 +35,7 @@ class _Encoded:
 class RunBuilder:
     """The open run of one source; closed by size, by age, by a new session or by a flush.
 
-    `record_bytes` and `linger_seconds` are those of `schemas.settings.Connector`. Times are seconds of one
-    clock, the caller's.
+    `record_bytes` and `linger_seconds` are as in `schemas.settings.Connector`; times are the caller's.
     """
 
     def __init__(
@@ -48,9 +47,9 @@ class RunBuilder:
         linger_seconds: float,
         opened: Callable[[float], None] = lambda due_at: None,
     ) -> None:
-        """`opened` is called for each run that opens, and when it is due."""
+        """`opened` is called for each run that opens, with the time when it is due."""
         self.source = source
-        """What records say of it is as of when they are closed."""
+        """Records describe it as it is when they are closed."""
         self._hash_domain = hash_domain
         self._opened = opened
         self._record_bytes = record_bytes if linger_seconds > 0 else 1
@@ -70,7 +69,7 @@ class RunBuilder:
 
     @property
     def incarnation(self) -> int:
-        """What the open run belongs to; 0 until set."""
+        """That of the open run; 0 until set. Setting it closes the open run."""
         return self._incarnation
 
     @incarnation.setter
@@ -85,15 +84,15 @@ class RunBuilder:
 
     @property
     def room(self) -> int:
-        """Bytes that close the open run, or the next one."""
+        """How many more bytes close the open run, or the next one."""
         return self._record_bytes - self._bytes
 
     def add(
         self, batch: Batch, size: int, now: float, fingerprint: int = 0, reached: Reached | None = None
     ) -> None:
-        """Append a batch, with its payload's fingerprint, or a notice; `size` is about its packed bytes.
+        """Append a notice, or a batch with its payload's fingerprint; `size` estimates its packed bytes.
 
-        `reached` goes into the record that has the batch.
+        `reached` goes into the record that holds the batch.
         """
         if self._packed and batch.events and isinstance(batch.events[-1], Closed):
             self.flush()
@@ -115,7 +114,7 @@ class RunBuilder:
         seqs, starts, ends = rows[SEQ], rows[START], rows[END]
         while first < end:
             start = starts[first]
-            # The one that reaches the size is the last one of its run, as in `add`.
+            # As in `add`, the batch that reaches the size is the last one of its run.
             last = min(bisect_left(ends, start + self._record_bytes - self._bytes, first, end), end - 1)
             data = scanned.encoded[start : ends[last]].tobytes()
             self._append(_Encoded(last + 1 - first, data), len(data), now)
@@ -131,9 +130,9 @@ class RunBuilder:
     def add_encoded(
         self, data: bytes, seqs: Sequence[int], fingerprint: int, now: float, looked_at: float
     ) -> None:
-        """Append encoded batches, less than `room`; `fingerprint` is the last one's.
+        """Append encoded batches of less than `room` bytes; `fingerprint` is that of the last one.
 
-        A run that opens with them and is due at `looked_at` is reported to nobody: it is closed by then.
+        `opened` is not called for a run that opens with them and is due by `looked_at`: it is closed then.
         """
         self._append(_Encoded(len(seqs), data), len(data), now, looked_at)
         self._packed = True
@@ -156,7 +155,7 @@ class RunBuilder:
         self._bytes += size
 
     def close_due(self, now: float) -> None:
-        """Close the run whose time has come; a clock that was set back does not make it wait longer."""
+        """Close the open run if it is due; setting the clock back does not make it wait longer."""
         if self._batches and not self._opened_at <= now < self._opened_at + self._linger_seconds:
             self.flush()
 

@@ -10,7 +10,7 @@ from zlib import crc32
 RECENT_BATCHES = 256
 """How far back a repeated batch is recognised; older numbers can only be those of a new session."""
 MAX_REPLAYED = 1 << 20
-"""Replayed batches that are recognised when they come live, too; engines buffer 10,000 by default."""
+"""Replayed batches that are recognised when they also come live; engines buffer 10,000 by default."""
 _FINGERPRINT_BYTES = 64
 
 
@@ -18,7 +18,7 @@ def fingerprint_of(payload: bytes) -> int:
     """Return a 32-bit fingerprint of a batch, equal in every process.
 
     It covers the length and the first 64 bytes: those hold the time of publication, which distinguishes
-    batches of two sessions with one number.
+    batches of the same number from two sessions.
     """
     return crc32(payload[:_FINGERPRINT_BYTES], len(payload))
 
@@ -48,7 +48,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """Where a source is in the log, as a connector that starts knows it."""
+    """How far the log is with a source, as known to a connector that starts."""
 
     incarnation: int
     """Last incarnation published."""
@@ -57,7 +57,7 @@ class StoredPosition:
     fingerprint: int = 0
     """Fingerprint of that batch."""
     closed: bool = False
-    """The session was ended: what comes is another one."""
+    """Whether the session has ended: the next batch begins another."""
 
 
 Decision = New | Duplicate | Gap | Restart
@@ -78,7 +78,7 @@ class SequencePosition:
         self.fingerprint = fingerprint
         """Its fingerprint."""
         self.due = seq + 1
-        """The number to come: `last + 1`, or further where the numbers between were passed over."""
+        """The next number expected: `last + 1`, or a later one where those between were passed over."""
         self._recent: list[tuple[int, int] | None] = [None] * RECENT_BATCHES
         self._recent[seq % RECENT_BATCHES] = (seq, fingerprint)
         self._replayed_first = 0
@@ -100,7 +100,7 @@ class SequencePosition:
         self.due = seq + 1
 
     def advance_by_replay(self, seq: int, fingerprint: int) -> None:
-        """Take a replayed batch; it may come live, too, from a queue that holds many thousand messages."""
+        """Take a replayed batch; it may also come live, out of a queue of many thousand messages."""
         if self.last + 1 != self._replayed_first + len(self._replayed) or (
             seq - self._replayed_first >= MAX_REPLAYED
         ):
@@ -112,9 +112,9 @@ class SequencePosition:
         self.advance(seq, fingerprint)
 
     def pass_over(self, seq: int) -> None:
-        """Go past batch `seq`, which came but nobody could understand.
+        """Skip batch `seq`, which came but could not be understood.
 
-        It is no gap if the stream goes on behind it, and new if it comes again and can be understood.
+        It is not a gap if the stream goes on after it, and new if it comes again and can be understood.
         """
         if seq == self.due:
             self.due += 1
@@ -127,21 +127,21 @@ class SequencePosition:
         return 0 <= index < len(self._replayed) and self._replayed[index] == fingerprint
 
     def contradicts(self, seq: int, fingerprint: int) -> bool:
-        """Tell whether another batch than this one is remembered by its number."""
+        """Tell whether a different batch is remembered under this number."""
         recent = self._recent[seq % RECENT_BATCHES]
         return recent is not None and recent[0] == seq and recent[1] != fingerprint
 
     def forget_replayed(self) -> None:
-        """Forget what was replayed if the live stream is further on: it does not come any more."""
+        """Forget the replayed batches once the live stream is past them: they will not come live any more."""
         if self._replayed and self.last >= self._replayed_first + len(self._replayed):
             self._replayed = array("I")
 
 
 def decide(position: SequencePosition, seq: int, fingerprint: int) -> Decision:
-    """Return what batch `seq` with this fingerprint is to a source at `position`, which does not change.
+    """Return what batch `seq` with this fingerprint is to a source at `position`, which is not changed.
 
     Total: every number gets a decision. A number that is not ahead is a duplicate only if that very batch
-    was taken recently; otherwise the engine has started to count anew.
+    was taken recently; otherwise the engine has started to count again from 0.
     """
     if seq > position.due:
         return Gap(position.due, seq - 1)

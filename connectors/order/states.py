@@ -1,15 +1,15 @@
-"""The states that a source's recovery is in, and what becomes of a message that waits. No IO.
+"""The states of a source's recovery, and what becomes of a message that waits. No IO.
 
-What is known of the session in the log:
+`Standing`, by the one before and what happens:
 
-    began here, or nothing can be asked          SURE
-    position of another process                  UNCONFIRMED
+    began here, or the engine cannot be asked    SURE
+    position stored by another process           UNCONFIRMED
     UNCONFIRMED, the engine still has that batch SURE
     any, the engine no longer has that batch     DOUBTED
     UNCONFIRMED, the engine does not answer      DOUBTED
     DOUBTED, a batch taken                       SURE
     any, an answer shows another session         REPLAYED
-    REPLAYED, a late message let go              SURE
+    REPLAYED, a late message dropped             SURE
     any, the session ends                        SURE
 """
 
@@ -22,25 +22,25 @@ class Standing(Enum):
     """What is known of the session in the log."""
 
     UNCONFIRMED = auto()
-    """Another process's, and the engine may be in another one."""
+    """Another process wrote it, and the engine may be in another one by now."""
     DOUBTED = auto()
-    """The engine may be in another one, and nobody will say; the next batch has a notice of it before it."""
+    """The engine may be in another one, and cannot show which; a notice of that precedes the next batch."""
     REPLAYED = auto()
-    """An answer began it: live messages of the one before may still come, out of a queue."""
+    """It began with an answer: live messages of the session before may still come out of a queue."""
     SURE = auto()
-    """The engine's present one, as far as it was heard."""
+    """It is the engine's present one, as far as we have seen."""
 
 
 class Need(IntEnum):
-    """What to ask the engine for, the least first."""
+    """What to ask the engine for, in ascending order."""
 
     NOTHING = 0
     TAIL = 1
     """The end of a quiet stream, though nothing is known to be missing."""
     MISSING = 2
-    """What is missing, or may be: from the last batch taken on."""
+    """What is or may be missing: everything from the last batch taken on."""
     ALL = 3
-    """Whatever it has, since it answered with nothing: whether it keeps batches at all."""
+    """All it has, after an empty answer: this shows whether it keeps batches at all."""
 
 
 class Verdict(Enum):
@@ -52,10 +52,10 @@ class Verdict(Enum):
     REPEATED = auto()
     """It was taken before."""
     TOO_LATE = auto()
-    """It was given up before it came."""
+    """It came after it had been given up as lost."""
     PAST = auto()
-    """It is of a session that was over before."""
+    """It belongs to a session that has already ended."""
     LATE = auto()
-    """The same by the engine's clock; an ask shows if that is wrong."""
+    """The same, by the engine's clock alone; an ask shows if that is wrong."""
     BEGINS = auto()
-    """It is of the next session: the one in the log is over."""
+    """It belongs to the next session: the one in the log is over."""

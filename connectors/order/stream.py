@@ -21,7 +21,7 @@ from schemas.reasons import ClosedReason
 from schemas.settings import Connector
 
 FIRST_UNNUMBERED = 1
-"""Number of the first batch of a publisher that numbers none: 0 would say that nothing came before."""
+"""Number given to the first batch of a publisher without numbers: 0 would mean that none came before."""
 
 
 class SourceStream:
@@ -62,7 +62,7 @@ class SourceStream:
         # The scanner knows no clear that means every medium.
         self._may_scan = not source.shared_sequence
         self._next_number: int | None = None
-        """That the next message gets, if messages have none; None as long as they have."""
+        """Number to give the next message of a publisher without numbers; None while messages have one."""
         self._began_at = clock()
         self._live_at = 0.0
         self._connected_at = 0.0
@@ -86,7 +86,7 @@ class SourceStream:
 
     @property
     def ask(self) -> Ask | None:
-        """The replay to ask the engine for now; None when nothing is wanted, or an ask is on its way."""
+        """The replay to ask the engine for now; None when nothing is wanted or may be asked for yet."""
         ask = self._recovery.ask
         return ask if ask is None or not self._take_gathered() else self._recovery.ask
 
@@ -97,7 +97,7 @@ class SourceStream:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is known to be missing that the engine, as far as it answers, can still bring."""
+        """Whether nothing is to be asked for, or the engine does not answer."""
         return self._recovery.settled
 
     @property
@@ -113,7 +113,7 @@ class SourceStream:
 
     @property
     def scans(self) -> bool:
-        """Whether the next messages of a bundle may be scanned: none waits, and it is known which is due."""
+        """Whether the next bundle may be scanned: no message waits, and it is known which number is due."""
         return self._may_scan and self._log.position is not None and not self._recovery.holding
 
     def readdress(self, source: Source) -> None:
@@ -130,9 +130,9 @@ class SourceStream:
     ) -> list[EventsRecord]:
         """Take messages that came together; a bundle's well-formed ones leave as packed records.
 
-        `scanned` is what the scanner made of a bundle that it took with those of others. Never raises for
-        what an engine sends. A payload that nobody can understand is a notice in the stream, whatever its
-        number, and decides nothing: neither gap nor restart rests on it.
+        `scanned` is the scanner's result for a bundle that was scanned together with those of others. Never
+        raises for what an engine sends. A payload that cannot be understood becomes a notice in the stream,
+        whatever its number, and decides nothing: no gap and no restart is concluded from it.
         """
         self._take_gathered()
         self._live_at = received_at
@@ -143,9 +143,9 @@ class SourceStream:
         return self._closed()
 
     def _take_gathered(self, looked_at: float = float("-inf")) -> bool:
-        """Take what is in the slot; whatever looks at the stream or changes it comes after that.
+        """Take what is in the slot, before the stream is read or changed; return whether there was anything.
 
-        Runs that are due at `looked_at` are closed next.
+        The caller then closes runs that are due by `looked_at`.
         """
         waiting = None if self._slot is None else self._slot.take()
         if waiting is None:
@@ -156,7 +156,7 @@ class SourceStream:
         return True
 
     def _closed(self) -> list[EventsRecord]:
-        """Return the records that were closed, and say which batch may come to the slot."""
+        """Return the records that were closed, and let the slot accept the batch that is due now."""
         log = self._log
         if self._slot is not None:
             position = log.position
@@ -235,7 +235,7 @@ class SourceStream:
         return other
 
     def asked(self) -> None:
-        """The request of `ask` is on its way; `replay_ended` must follow, sooner or later."""
+        """Note that the request of `ask` was sent; `replay_ended` must follow, sooner or later."""
         self._take_gathered()
         self._recovery.asked()
 
@@ -246,15 +246,15 @@ class SourceStream:
         return self._closed()
 
     def replay_ended(self, outcome: Outcome, now: float) -> list[EventsRecord]:
-        """The answer is over."""
+        """Conclude the answer."""
         self._take_gathered()
         self._recovery.ended(outcome, now)
         return self._closed()
 
     def look(self, now: float, *, connected: bool) -> list[EventsRecord]:
-        """Look, about once a second, whether the end of the stream is missing, and whether it is silent.
+        """Check, about once a second, whether to ask for the tail, and whether the engine is silent.
 
-        `connected`: whether the event stream is, as far as the socket knows.
+        `connected`: whether the event stream is connected, as far as the socket knows.
         """
         self._take_gathered()
         recovery, log = self._recovery, self._log
@@ -271,7 +271,7 @@ class SourceStream:
         return self._closed()
 
     def _not_in_the_future(self, now: float) -> None:
-        """A clock that was set back makes nobody wait longer."""
+        """Let no remembered time be later than `now`: setting the clock back must not make anything wait."""
         self._live_at = min(self._live_at, now)
         self._connected_at = min(self._connected_at, now)
         self._began_at = min(self._began_at, now)
@@ -302,9 +302,9 @@ class SourceStream:
         return self._closed()
 
     def overtaken(self, by: StoredPosition) -> list[EventsRecord]:
-        """Another connector has published a later incarnation: go on with that, where the log ends.
+        """Go on with a later incarnation that another connector has published, where the log ends.
 
-        Readers leave out what comes of an earlier one.
+        Readers ignore what comes of an earlier one.
         """
         self._take_gathered()
         if by.incarnation > self.incarnation:
@@ -332,10 +332,10 @@ class SourceStream:
         self._log.notice(Undecodable("frame_count" if len(frames) != 3 else "bad_seq"), received_at)
 
     def _with_number(self, frames: Frames) -> Frames | None:
-        """Return a message without number with one, None if it is not of a publisher that has none.
+        """Return a message of a publisher without numbers with a number; None if it is not of such a one.
 
-        What such a publisher loses nobody sees. What it published before a connector that goes on counts as
-        one lost batch.
+        What such a publisher loses cannot be seen. What it published before a restarted connector went on
+        counts as one lost batch.
         """
         log = self._log
         if len(frames) not in (1, 2):

@@ -1,4 +1,4 @@
-"""The messages of several streams through the scanner in one call. No IO."""
+"""Scan the messages of several streams in one call. No IO."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class DealtTogether(NamedTuple):
     """What became of bundles whose turn it is."""
 
     scanned: list[Scanned | None]
-    """What the scanner made of each; None where its stream may not take that, or where it is gathered."""
+    """The scanner's result for each; None where its stream cannot take that, or where it was gathered."""
     slots: dict[int, int]
-    """Numbers of the gathered ones, with the slot of each."""
+    """By number of each gathered bundle, the slot that it went into."""
 
 
 def scanned_together(
@@ -40,7 +40,7 @@ def scanned_together(
 
     `forwarding` is that of the streams.
     """
-    # numba takes a second to import, and not everybody scans
+    # numba takes a second to import, and not every process scans
     from connectors.normalise.scan import scan_joined
     from connectors.order.gathering import GATHERED
 
@@ -82,11 +82,11 @@ class GatheredTogether(NamedTuple):
     """What became of the bundles of several sources."""
 
     others: list[tuple[int, Scanned | None]]
-    """Numbers of those that are not gathered, with what the scanner made of them where they are in order."""
+    """Numbers of those that were not gathered, with the scanner's result where they are in order."""
     slots: Ints
-    """Into which the gathered ones came."""
+    """Slots that the gathered ones went into."""
     sizes: Ints
-    """Bytes of these."""
+    """Bytes of the gathered ones."""
 
 
 def gathered_together(
@@ -99,9 +99,9 @@ def gathered_together(
 ) -> GatheredTogether:
     """Scan bundle i, of source i, and gather those that are simply the next batches of their source.
 
-    None stands for a source that may not take them now; `forwarding` is that of the sources.
+    None stands for a source that cannot take them now; `forwarding` is that of the sources.
     """
-    # numba takes a second to import, and not everybody scans
+    # numba takes a second to import, and not every process scans
     from connectors.normalise.scan import parts_of, scan_side_by_side
     from connectors.order.gathering import GATHERED, IN_ORDER
 
@@ -136,7 +136,7 @@ def _gathered(
     received_at: NDArray[np.float64],
     gathered: Gathered,
 ) -> Ints:
-    """Gather bundles that were scanned; return what became of each."""
+    """Gather scanned bundles; return what became of each (`gathering.gather`)."""
     from connectors.order.gathering import gather
 
     outcomes = np.empty(len(ends), np.int64)

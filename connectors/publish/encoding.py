@@ -18,7 +18,7 @@ class RecordEncoding:
         """Returns the value of a record."""
 
     def registered(self, prefixes: Prefixes) -> None:
-        """Take what stands before values from now on."""
+        """Write these prefixes before values from now on."""
         self._encoding.prefixes = prefixes
 
     def headers(self, record: EventsRecord) -> Headers:

@@ -1,7 +1,7 @@
-"""Notices that the events topic got partitions while a connector writes to it.
+"""Detects that the events topic got more partitions while a connector writes to it.
 
-A replica stays in the partition that it has until the connector is started again, so that its records keep
-their order; workers refuse the topic meanwhile.
+A replica stays in its partition until the connector is started again, so that its records keep their order;
+workers refuse the topic meanwhile.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class GrowthTelemetry(Protocol):
 
 
 class Growth:
-    """Looks now and then how many partitions a topic has."""
+    """Checks now and then how many partitions a topic has."""
 
     def __init__(
         self, topic: str, client: Callable[[], AIOKafkaClient | None], telemetry: GrowthTelemetry
     ) -> None:
         """`client` returns None while there is none."""
         self.unknown = 0
-        """Partitions that came since the start, as of the last look."""
+        """Partitions added since the start, as of the last check."""
         self._topic = topic
         self._client = client
         self._telemetry = telemetry
 
     async def watch(self, known: int) -> None:
-        """Look for ever whether there are more than `known` ones."""
+        """Check for ever whether there are more than `known` ones."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if (client := self._client()) is not None:
-                # Whoever writes says why Kafka does not answer.
+                # The publisher reports why Kafka does not answer.
                 with contextlib.suppress(*KAFKA_FAILURES):
                     self._look(known, await asyncio.wait_for(self._partitions(client), ANSWER_SECONDS))
 

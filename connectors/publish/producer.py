@@ -21,7 +21,7 @@ BATCH_BYTES = 512 << 10
 """Records of a partition that wait together are sent together up to this size."""
 STOP_SECONDS = 2.0
 RETRY_SECONDS = 0.25
-"""Between tries; a try takes no less, however soon the deadline."""
+"""First pause between tries; also the least time that a try is given, however near the deadline."""
 NEW_TOPIC_SECONDS = 2.0
 """How long a topic that was just made may be unknown to the broker that is asked."""
 
@@ -51,7 +51,7 @@ async def connected(settings: Settings, options: dict[str, Any], deadline: float
 
 
 async def partitions_of(client: AIOKafkaClient, topic: str) -> int:
-    """Return how many partitions a topic has, which the connector reads and writes.
+    """Return how many partitions a topic has. The connector needs the rights to read and write it.
 
     Raises TopicMissing, TopicHidden, RightMissing and KAFKA_FAILURES.
     """
@@ -65,7 +65,7 @@ async def partitions_of(client: AIOKafkaClient, topic: str) -> int:
 
 
 async def looked_up(options: dict[str, Any], topic: str) -> int:
-    """Return the same with a client of its own: a producer without rights tries for long and says not why."""
+    """Do the same with a client of its own: a producer without rights tries for long and does not say why."""
     client = AIOKafkaClient(**options)
     try:
         await client.bootstrap()
@@ -75,6 +75,6 @@ async def looked_up(options: dict[str, Any], topic: str) -> int:
 
 
 async def stopped(producer: AIOKafkaProducer, seconds: float = STOP_SECONDS) -> None:
-    """Stop a producer without waiting for what it may never get rid of."""
+    """Stop a producer without waiting for records that it may never get acknowledged."""
     with contextlib.suppress(*KAFKA_FAILURES):
         await ended_within(seconds, producer.stop())

@@ -71,11 +71,11 @@ class _Outgoing:
 
 
 class Publisher:
-    """Sends what `add` takes, one batch in flight per partition, the same one until it is acknowledged.
+    """Sends what `add` is given, one batch in flight per partition, the same one until it is acknowledged.
 
-    aiokafka itself repeats a batch with its sequence numbers until the broker has it, so a broker that is
-    away costs neither loss nor repetition. Only where a producer itself breaks down is the batch sent anew
-    by another one, and may then be in the log twice: readers see by (incarnation, seq).
+    aiokafka itself repeats a batch with its sequence numbers until the broker has it, so a broker that cannot
+    be reached causes neither loss nor repetition. Only if a producer itself breaks down does another one send
+    the batch again; it may then be in the log twice, which readers recognise by (incarnation, seq).
     """
 
     def __init__(
@@ -107,17 +107,17 @@ class Publisher:
 
     @property
     def partitions(self) -> int:
-        """Of the topic; 0 before the start."""
+        """Partitions of the topic; 0 before the start."""
         return len(self._lanes)
 
     @property
     def unknown_partitions(self) -> int:
-        """That the topic got since the start; nothing is written there."""
+        """Partitions added to the topic since the start; nothing is written to them."""
         return self._growth.unknown
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
-        """What runs from the start to the stop; a task that ends before has failed."""
+        """Tasks that run from the start to the stop; one that ends before has failed."""
         lanes = [lane.task for lane in self._lanes if lane.task is not None]
         return lanes if self._watching is None else [*lanes, self._watching]
 
@@ -126,11 +126,11 @@ class Publisher:
         return not self._lanes[partition].waiting
 
     def mark(self) -> list[int]:
-        """Return what `passed` takes: where each partition stands with what was added so far."""
+        """Return a mark for `passed`: how many records were added for each partition so far."""
         return [lane.acknowledged + len(lane.waiting) for lane in self._lanes]
 
     def passed(self, mark: list[int]) -> bool:
-        """Tell whether everything is acknowledged that was added before a mark."""
+        """Tell whether everything that was added before a mark is acknowledged."""
         return all(lane.acknowledged >= added for lane, added in zip(self._lanes, mark, strict=True))
 
     @property
@@ -164,7 +164,7 @@ class Publisher:
         self._watching = asyncio.create_task(self._growth.watch(partitions), name="publish-growth")
 
     def add(self, record: EventsRecord) -> None:
-        """Take a record; it stays behind all earlier ones of its replica.
+        """Queue a record behind all earlier ones of its replica.
 
         Never waits: call `room` between additions, so that what waits stays bounded.
         """
@@ -197,7 +197,7 @@ class Publisher:
         return left
 
     async def stop(self, seconds: float = STOP_SECONDS) -> None:
-        """End within so many seconds; what is not acknowledged by now is given up (see `drain`)."""
+        """End within `seconds`; what is not acknowledged by now is given up (see `drain`)."""
         await ended(self._watching, *(lane.task for lane in self._lanes))
         if self._producer is not None:
             await stopped(self._producer, seconds)
@@ -268,7 +268,7 @@ class Publisher:
     async def _send(self, producer: AIOKafkaProducer, lane: _Lane) -> tuple[int, int, int]:
         """Send the first records of a lane as one batch; return their (number, bytes, first offset).
 
-        Returns once they are acknowledged. The offset is negative where the broker does not say it.
+        Returns once they are acknowledged. The offset is negative where the broker gives none.
         """
         batch = producer.create_batch()
         count = size = 0
@@ -288,7 +288,7 @@ class Publisher:
         return count, size, offset
 
     def _report_later(self, lane: _Lane, began: float) -> None:
-        # A timer costs less than to wait with a timeout.
+        # A timer costs less than waiting with a timeout.
         loop = asyncio.get_running_loop()
         lane.reporting = loop.call_later(DELAY_REPORT_SECONDS, self._report_delay, lane, began)
 
@@ -299,7 +299,7 @@ class Publisher:
         self._report_later(lane, began)
 
     async def _replace(self, broken: AIOKafkaProducer | None) -> None:
-        """Take a new producer instead of `broken`, unless another lane has done so."""
+        """Replace the producer `broken`, unless another lane has done so."""
         async with self._replacing:
             if self._producer is not broken:
                 return
@@ -308,7 +308,7 @@ class Publisher:
                 await stopped(broken)
             deadline = asyncio.get_running_loop().time() + START_SECONDS
             try:
-                # A producer would not say why it may not log on.
+                # A producer would not say why its login is refused.
                 await reach(self._kafka)
                 self._producer = await connected(self._settings, client_options(self._kafka), deadline)
             except (BrokerUnreachable, LoginRefused) as error:
@@ -327,12 +327,12 @@ class _Lane:
         """Records, since the start."""
         self.some = asyncio.Event()
         self.delayed = False
-        """Whether a batch is on its way for longer than it should."""
+        """Whether a batch has been in flight for longer than it should."""
         self.reporting: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
     def reports_not(self) -> None:
-        """Nothing is on its way any more."""
+        """Report no delay, as nothing is in flight any more."""
         self.delayed = False
         if self.reporting is not None:
             self.reporting.cancel()

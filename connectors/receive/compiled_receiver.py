@@ -36,18 +36,18 @@ _TURNS = 4
 _MESSAGE_BYTES = 64
 """Size of libzmq's zmq_msg_t, part of its binary interface."""
 _KEPT_FRAMES = 4
-"""Frames kept of a message that has not three: enough to see that it is wrong."""
+"""Most frames kept of a message: enough to see that one without exactly three is malformed."""
 _MAX_ODD = 64
-"""Wrong messages after which a turn ends."""
+"""Malformed messages after which a turn ends."""
 
-# The state of a call: what is taken altogether, the message that is being received, and the present turn: its
-# socket, what was taken before it, and what is kept and not kept of it.
+# The state of a call: what was taken in all turns, the message that is being received, and the present turn:
+# its socket, and what was taken before it.
 _USED, _MESSAGES, _ODD, _FRAMES, _PENDING, _SOCKET, _USED_BEFORE, _MESSAGES_BEFORE, _ODD_BEFORE = range(9)
 _STATE = 9
-# What is taken altogether at the end of each turn, and how the turn ended.
+# What was taken in all turns up to the end of each, and how it ended.
 _TURN_USED, _TURN_MESSAGES, _TURN_ODD, _TURN_OUTCOME = range(4)
 _TURN = 4
-# Columns of the table of wrong messages; the bounds of the kept frames follow.
+# Columns of the table of malformed messages; the bounds of the kept frames follow.
 _INDEX, _COUNT, _BOUNDS = range(3)
 
 _EMPTIED, _ENOUGH, _NO_ROOM = range(3)
@@ -86,8 +86,8 @@ def _take(
 ) -> int:
     """Go on with a turn: receive into `arena` until there is nothing, enough, or no room for a frame.
 
-    `bounds` has the start and end of the kept frames of the message that is being received. Tables count from
-    the turn's first byte and message.
+    `bounds` has the start and end of the kept frames of the message that is being received. Positions in
+    tables count from the turn's first byte and message.
     """
     handle = message.ctypes.data
     memory = arena.ctypes.data
@@ -159,8 +159,8 @@ def _take_all(
 ) -> int:
     """Go on with a turn of each socket; row i of `turns` is that of socket i.
 
-    Ends, with or without having reached the last socket, when another turn could be more than the tables
-    or `room` bytes hold, `overhead` counted for each message. Or with _NO_ROOM for a frame in `arena`.
+    Stops before the last socket if another turn might be more than the tables or `room` bytes hold, with
+    `overhead` counted for each message. Returns _NO_ROOM if `arena` has no room for a frame.
     """
     while state[_SOCKET] < len(sockets):
         number = state[_SOCKET]
@@ -208,10 +208,10 @@ class Receiver:
         self._odd = np.zeros((_TURNS * _MAX_ODD, _BOUNDS + 2 * _KEPT_FRAMES), np.int64)
 
     def take(self, sockets: Sequence[zmq.Socket[bytes]], room: int) -> Taken:
-        """Take what is there, a turn of each socket, of the first ones.
+        """Take what is there, with one turn for each of the first sockets.
 
-        Those are as many as `room` bytes of the hand-over hold and come in one go, but one at least. What is
-        returned lasts until the next call.
+        Those are as many as fit into one call and `room` bytes of the hand-over, but at least one. The result
+        is valid until the next call.
         """
         state = np.zeros(_STATE, np.int64)
         turns = np.empty((len(sockets), _TURN), np.int64)
@@ -243,7 +243,7 @@ class Receiver:
 
 
 class Taken:
-    """What a call has taken of each socket, in their order."""
+    """What a call has taken from each socket, in their order."""
 
     def __init__(self, arena: NDArray[np.uint8], table: _Numbers, odd: _Numbers, turns: _Numbers) -> None:
         self._arena = arena
@@ -253,12 +253,12 @@ class Taken:
         """Row i is what was taken before the turn of socket i."""
         self._turns[1:] = turns
         self.emptied: list[bool] = (turns[:, _TURN_OUTCOME] == _EMPTIED).tolist()
-        """Whether nothing is left in the socket."""
+        """For each socket, whether nothing was left in it."""
 
     def ranges(self, messages: int, each: int, size: int) -> list[tuple[int, int]]:
-        """Return which sockets, from one to another (exclusive), had together no more than `size` bytes.
+        """Divide the sockets into ranges (first, end exclusive) that had at most `size` bytes together.
 
-        A socket with more than `each` bytes or so many messages, or with a wrong one, is on its own.
+        A socket with more than `each` bytes or `messages` messages, or with a malformed one, is on its own.
         """
         count = len(self.emptied)
         turns = np.diff(self._turns, axis=0)
@@ -284,7 +284,7 @@ class Taken:
         ].tolist()
         if messages_then == messages:
             return _NOTHING
-        # Each its own memory: one that waits long must not keep that of the others.
+        # Each has its own memory: a bundle that waits long must not keep that of the others.
         data = self._arena[used:used_then].copy()
         odd = self._odd[wrong:wrong_then] if wrong_then > wrong else ()
         return Bundle(
@@ -294,7 +294,7 @@ class Taken:
         )
 
     def bundles(self, first: int, end: int) -> tuple[list[int], Bundles]:
-        """Return which of some sockets had something, and what; none of it may be wrong."""
+        """Return which sockets of a range had messages, and these messages; none may be malformed."""
         turns = self._turns[first : end + 1]
         used, messages = turns[:, _TURN_USED], turns[:, _TURN_MESSAGES]
         numbers = np.flatnonzero(messages[1:] > messages[:-1])

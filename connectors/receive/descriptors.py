@@ -1,4 +1,4 @@
-"""File descriptors: ZMQ ends the whole process when there are no more, so they are counted beforehand."""
+"""File descriptors: ZMQ ends the whole process when they run out, so they are counted beforehand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from connectors.sources import SourcesNotAdded
 SOURCE_DESCRIPTORS = 6
 """A subscription takes two, its monitor two, a metrics page one, a replay at times one or two."""
 OWN_DESCRIPTORS = 200
-"""For Kafka, the health page, files and threads, and replays that go on at a time."""
+"""For Kafka, the health page, files and threads, and the replays in progress at any time."""
 
 
 class DescriptorsExhausted(SourcesNotAdded):
@@ -25,14 +25,14 @@ class DescriptorsExhausted(SourcesNotAdded):
 
 
 def raise_limit() -> None:
-    """Take as many as the system allows this process."""
+    """Raise the limit as far as the system allows this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def require(sources: int) -> None:
-    """Raises DescriptorsExhausted when so many sources could be too many."""
+    """Raise DescriptorsExhausted if this many sources may need more than the limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = sources * SOURCE_DESCRIPTORS + OWN_DESCRIPTORS
     if limit != resource.RLIM_INFINITY and needed > limit:

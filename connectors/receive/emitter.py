@@ -1,7 +1,7 @@
-"""What one emitter sees of a socket whose publisher speaks for several under one sequence of numbers.
+"""One emitter's view of a socket whose publisher numbers the messages of several emitters together.
 
-A message of another emitter uses up a number and says nothing of this one: an empty batch stands for it. So
-the stream of each emitter knows every number of the socket, and a gap or a restart concerns all of them.
+A message of another emitter uses up a number and says nothing about this one: an empty batch replaces it. So
+the stream of each emitter sees every number of the socket, and a gap or a restart concerns all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from connectors.normalise.envelope import open_envelope
 from connectors.normalise.errors import FrameError
 
 MOST_UNCLEAR = 256
-"""Messages after a loss that nobody can understand whose numbers are remembered."""
+"""Most numbers remembered of messages that come after a loss and cannot be understood."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -29,15 +29,15 @@ class Emitter:
         self._due: int | None = None
         """The number to come, if the publisher goes on; None before the first message."""
         self._published_at = 0.0
-        """Engine time of the last batch that says one, seconds since the epoch."""
+        """Engine time of the last batch that has one, seconds since the epoch."""
         self._unclear: list[tuple[bytes, bytes]] = []
-        """Topics and growing numbers of what came beyond a loss since the last batch, and is none."""
+        """Topics and ascending numbers of what came after a loss, since the last batch, and is no batch."""
 
     def view(self, messages: Iterable[Frames]) -> list[Frames]:
         """Return its own messages as they are, and those of others without their events.
 
-        What nobody can understand of others is left out, as it decides nothing, unless its number is due, or
-        the next batch shows that its number was right: then it is no part of the gap.
+        Others' messages that cannot be understood decide nothing, so they are left out, unless their number
+        is due, or the next batch shows that it was right: then it is not part of the gap.
         """
         seen: list[Frames] = []
         for frames in messages:
@@ -61,7 +61,7 @@ class Emitter:
         return seen
 
     def _note(self, topic: bytes, number: bytes) -> None:
-        """Remember a number beyond the one that is due; it may be as wrong as the payload."""
+        """Remember a number beyond the one that is due, though it may be as wrong as the payload."""
         last = self._unclear[-1][1] if self._unclear else None
         if (
             self._due is not None
@@ -72,7 +72,7 @@ class Emitter:
             self._unclear.append((topic, number))
 
     def _arrived_before(self, number: bytes, published_at: float) -> list[Frames]:
-        """Return empty batches for what nobody could understand between the last batch and this number."""
+        """Return empty batches for what could not be understood between the last batch and this number."""
         if not self._unclear:
             return []
         unclear, self._unclear = self._unclear, []

@@ -17,7 +17,7 @@ class HandOver:
     """One thread puts, one event loop receives and releases."""
 
     def __init__(self, bound: int, wake: Callable[[], None]) -> None:
-        """Beyond `bound` bytes it is full; `wake`, called in the loop, says that it no longer is."""
+        """From `bound` bytes on it is full; `wake` is called in the loop when it no longer is."""
         self._bound = bound
         self._wake = wake
         self._arrived: deque[Received | Together] = deque()
@@ -27,9 +27,9 @@ class HandOver:
         self._ended = False
         self._failure: BaseException | None = None
         self.put_messages = 0
-        """Messages put so far; of the thread."""
+        """Messages put so far; for the thread only."""
         self.full = False
-        """From when the bound is reached until half of it is free."""
+        """True from when the bound is reached until half of it is free."""
 
     @property
     def waiting_bytes(self) -> int:
@@ -75,7 +75,7 @@ class HandOver:
         return self.take()
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for messages or the end, for some seconds at most."""
+        """Wait for messages or the end, for at most `seconds`."""
         self._some.clear()
         if self._arrived or self._ended:
             return
@@ -114,10 +114,10 @@ class HandOver:
         self._arrived.append(Received(source, messages, now, taken))
 
     def crowds(self, source: Key | Listening) -> bool:
-        """Tell whether more of a source waits for `take` than is free: others would find no room.
+        """Tell whether a source has more waiting for `take` than is free: others would find no room.
 
-        What comes together of several sources does not count, as there is little of each. Where engines
-        connect, a socket is theirs together, and each is a source.
+        What several sources hand over together does not count, as each has little. Engines that connect to
+        us share a socket, but each is a source here.
         """
         return self._unseen_bytes.get(source, 0) > self.free
 
@@ -130,25 +130,25 @@ class HandOver:
         self._count(bundles.messages, taken)
 
     def put_last(self, source: Key, now: float) -> None:
-        """Append that nothing comes of a source any more; `tell` must follow."""
+        """Append a mark that nothing more of a source will come; `tell` must follow."""
         self._arrived.append(Received(source, Bundle.of(()), now, 0, last=True))
 
     def put_left_out(self, source: Key, messages: int, now: float) -> None:
-        """Append that messages of a paused peer were let go; `tell` must follow."""
+        """Append how many messages of a paused peer were dropped; `tell` must follow."""
         self._arrived.append(Received(source, Bundle.of(()), now, 0, left_out=messages))
 
     def end(self, failure: BaseException | None) -> None:
-        """Let `receive` return None, or raise a failure, behind all that was put."""
+        """Let `receive` return None, or raise a failure, after all that was put."""
         self._failure = failure
         self._ended = True
         self.tell()
 
     def tell(self) -> None:
-        """Wake up who waits in `receive`."""
+        """Wake up the event loop if it waits for messages."""
         self.call(self._some.set)
 
     def _count(self, messages: int, size: int, source: Key | None = None) -> None:
-        """Count what is put; that of one `source` before it is there, as it may be taken at once."""
+        """Count what is put; for a single `source` before it is appended, as it may be taken at once."""
         self.put_messages += messages
         with self._lock:
             if source is not None:
@@ -166,5 +166,5 @@ class HandOver:
 
     def call(self, function: Callable[[], object]) -> None:
         """Call a function in the event loop."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function)

@@ -1,4 +1,4 @@
-"""Receive from a socket that many engines connect to: their messages apart, by topic."""
+"""Receive from a socket that many engines connect to, and separate their messages by topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Heard:
     size: int
     """Bytes of the frames."""
     descriptor: int | None
-    """Of the connection that the last message came through; None where ZMQ does not say it."""
+    """Of the connection that the last message came through; None where ZMQ gives none."""
 
 
 def receive_by_topic(
@@ -47,10 +47,9 @@ def receive_by_topic(
 
 
 def _descriptor(frame: zmq.Frame) -> int | None:
-    """Return the connection that a frame came through.
+    """Return the descriptor of the connection that a frame came through, None where ZMQ gives none.
 
-    ZMQ knows none for those of its first protocols, which is also what it takes any bytes for that somebody
-    sends to the port.
+    It gives none for connections of its first protocols, and takes any bytes sent to the port for such a one.
     """
     try:
         return int(frame.get(zmq.SRCFD))

@@ -15,10 +15,10 @@ _EVENTS = zmq.Event.ACCEPTED | zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONN
 
 
 class Connections(Generic[Key]):
-    """Monitors of sockets, for the thread that owns these; `since` may be asked by any thread.
+    """Monitors of sockets, for the thread that owns these; any thread may call `since`.
 
-    Monitors are read when `refresh` is called, so what it costs does not depend on the traffic. A key is
-    a source with a socket of its own, or the peer behind a connection of a listening socket.
+    Monitors are read when `refresh` is called, so their cost does not depend on the traffic. A key is a
+    source with a socket of its own, or the peer at the other end of a listening socket's connection.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -26,7 +26,7 @@ class Connections(Generic[Key]):
         self._monitors: dict[Socket, tuple[Key | None, Socket]] = {}
         self._since: dict[Key, float] = {}
         self._peers: dict[Socket, dict[int, Key | None]] = {}
-        """Of listening sockets: whose messages came last through each connection, by its descriptor."""
+        """For listening sockets: the key last heard through each connection, by its descriptor."""
 
     def since(self, key: Key) -> float | None:
         """Return since when a key is connected, as of the last refresh; None if it is not."""
@@ -42,10 +42,10 @@ class Connections(Generic[Key]):
         self._peers[socket] = {}
 
     def heard(self, socket: Socket, descriptor: int, key: Key) -> None:
-        """A message of `key` came through this connection of a listening socket.
+        """Note that a message of `key` came through this connection of a listening socket.
 
-        ZMQ gives the descriptor with the message. It may since belong to another connection, so the last
-        one to be heard has it.
+        ZMQ gives the descriptor with the message. By now it may belong to another connection, so the key
+        heard last has it.
         """
         peers = self._peers[socket]
         if descriptor not in peers:

@@ -1,7 +1,7 @@
-"""Receive messages by pyzmq, until the compiled receiver is loaded or where there is none.
+"""Receive messages with pyzmq, until the compiled receiver is loaded or where there is none.
 
 Asking ZMQ after every frame whether the message goes on costs three times as much as receiving it. So ZMQ is
-asked after the third frame only, and a closer look follows where something is not as it should be. Behind
+asked after the third frame only, and a closer look follows where something is not as it should be. After
 what looks like a payload it is asked earlier: messages of publishers without numbers end there.
 """
 
@@ -14,7 +14,7 @@ import zmq
 from connectors.frames.bundle import SEQUENCE_BYTES, SEQUENCE_HEAD, Frames, is_sequence
 
 _MIDDLE_MASK, _MIDDLE = 0xC0, 0x80
-"""Bytes within UTF-8 characters. MessagePack's short arrays begin with one of them, and topics do not."""
+"""UTF-8 continuation bytes. MessagePack's short arrays and maps begin with one of them, and topics do not."""
 
 
 def receive_messages(
@@ -45,7 +45,7 @@ def receive_messages(
                 messages.append(begun)
                 size += len(first) + len(second)
                 continue
-            # Only as a frame object it says whether the message goes on.
+            # Only a frame object says whether the message goes on.
             third = receive(now, False)
             payload = third.bytes
             if third.more or not numbered:
@@ -58,7 +58,7 @@ def receive_messages(
             messages.append((first, second, payload))
             size += len(payload)
     except zmq.Again:
-        # A message never comes in parts: where it ends, there were too few frames.
+        # ZMQ delivers messages whole: one that ends here has too few frames.
         if begun:
             messages.append(begun)
     return messages, size, len(messages) < max_messages and size < max_bytes
@@ -67,8 +67,8 @@ def receive_messages(
 def split_messages(frames: Sequence[bytes]) -> list[Sequence[bytes]]:
     """Return the messages in `frames`, which begin and end where a message does.
 
-    Only among the first three frames may a message have ended unseen. So the last three are a valid
-    message behind short ones if the second of them is a sequence number; otherwise all is one wrong one.
+    Only among the first three frames may a message have ended unseen. So the last three are a valid message
+    after a short one if the second of them is a sequence number; otherwise all are one malformed message.
     """
     if len(frames) > 3 and is_sequence(frames[-2]):
         return [frames[:-3], frames[-3:]]

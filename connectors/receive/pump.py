@@ -1,4 +1,4 @@
-"""Take messages from the subscriber to those who deal with them, in fair turns."""
+"""Pass messages on from the subscriber to be dealt with, in fair turns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from connectors.receive.turns import Turns
 class Pump:
     """Runs in the event loop until the subscriber has stopped and everything was dealt with.
 
-    A source of which more waits than is still free of the hand-over is paused: it takes more than its share,
+    A source that has more waiting than is still free in the hand-over is paused: it uses more than its share,
     so its own queues fill, and the others' do not.
     """
 
@@ -30,10 +30,10 @@ class Pump:
         room: Callable[[], Awaitable[None]],
         paused: Callable[[Key], None],
     ) -> None:
-        """`deal` takes portions of several sources, when `room` has returned, one after the other, and gives
-        the processor seconds of each; `paused` is called for each pause. `gather` deals with what is as usual
-        of messages that came together, but nothing of sources that wait, the second argument, and returns the
-        rest and the processor seconds it took.
+        """`deal` deals with portions of several sources one by one, after `room` has returned, and yields the
+        processor seconds of each. `gather` deals with the ordinary ones of messages that came together, but
+        not with those of its second argument, the sources that wait; it returns the rest and the processor
+        seconds that it took. `paused` is called for each pause.
         """
         self._subscriber = subscriber
         self._deal = deal
@@ -46,11 +46,11 @@ class Pump:
 
     @property
     def waiting_messages(self) -> int:
-        """Messages that were received and not dealt with."""
+        """Messages that were received and not yet dealt with."""
         return self._turns.messages + self._subscriber.waiting_messages
 
     def behind(self, source: Key) -> bool:
-        """Tell whether something of a source may wait."""
+        """Tell whether messages of a source may be waiting."""
         while self._collect()[0]:
             pass
         if self._crowd and self._subscriber.waiting_messages:
@@ -62,7 +62,7 @@ class Pump:
         self._turns.charge(source, seconds)
 
     async def run(self) -> None:
-        """Raises what ended the subscriber before its time."""
+        """Run until the end. Raises what ended the subscriber before its time."""
         turns, subscriber = self._turns, self._subscriber
         since_pause = 0
         busy_seconds = 0.0
@@ -100,10 +100,10 @@ class Pump:
             yield received, seconds
 
     def _collect(self) -> tuple[int, float]:
-        """Let what arrived wait for its turn, but gather what is as usual of the messages that came together.
+        """Let what arrived wait for its turn, but gather the ordinary ones of messages that came together.
 
-        Gathering takes so little that it needs no turn. It ends after MAX_PORTION_BYTES, or where most
-        sources wait (`crowd`); returns bytes and processor seconds.
+        Gathering costs so little that it needs no turn. It ends after MAX_PORTION_BYTES, or when most sources
+        wait (`crowd`). Returns the bytes that came together, and processor seconds.
         """
         size, busy_seconds = 0, 0.0
         while (
@@ -130,7 +130,7 @@ class Pump:
             self._crowd.gathers(len(self._turns), size=self._turns.size, now=time.monotonic())
 
     def _crowded(self) -> bool:
-        """Tell whether what arrived is left alone: most sources wait, and what waits is dealt with first."""
+        """Tell whether to leave what arrived alone, because most sources wait and are dealt with first."""
         if not self._crowd:
             return False
         now = time.monotonic()

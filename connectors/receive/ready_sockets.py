@@ -1,4 +1,4 @@
-"""Which of many ZMQ sockets can be read, at a cost for the ready ones only."""
+"""Which of many ZMQ sockets can be read, found without looking at the others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Socket = zmq.Socket[bytes]
 class ReadySockets:
     """Waits on the sockets' file descriptors.
 
-    ZMQ signals a descriptor when a socket that was empty no longer is, and any call on the socket takes the
-    signal back. So a socket counts as ready from its signal until `emptied` says that a read found nothing.
+    ZMQ signals a descriptor when a socket that was empty no longer is, and any call on the socket clears the
+    signal. So a socket counts as ready from its signal until `served` is given that a read emptied it.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class ReadySockets:
         return list(self._ready)
 
     def served(self, socket: Socket, *, emptied: bool) -> None:
-        """After a read an emptied socket waits for its next signal, another one for its next turn."""
+        """Note a read: an emptied socket now waits for its next signal, any other for its next turn."""
         self._ready.pop(socket, None)
         if not emptied:
             self._ready[socket] = None

@@ -9,10 +9,10 @@ from connectors.frames.bundle import Bundle, Bundles
 from connectors.sources import Peer, SourceKey
 
 Key = SourceKey | Peer
-"""A source that has a socket of its own, or one of those that connect to a socket of ours."""
+"""A source that has a socket of its own, or a peer that connects to a socket of ours."""
 
 MESSAGE_OVERHEAD_BYTES = 200
-"""What a waiting message takes besides its payload."""
+"""Memory of a waiting message beyond its payload."""
 
 
 @dataclass(slots=True)  # frozen ones take three times as long to make
@@ -41,24 +41,24 @@ class Received:
 
 @dataclass(slots=True)
 class Together:
-    """The few messages that each of several sources had."""
+    """Messages of several sources with a few each, handed over as one."""
 
     sources: list[SourceKey]
     bundles: Bundles
     """In the order of the sources."""
     received_at: float
-    """As of `Received`."""
+    """As in `Received`."""
     size: int
 
     def of(self, number: int) -> Received:
-        """Return those of one source on their own."""
+        """Return the messages of one source on their own."""
         bundle = self.bundles.bundle(number)
         size = bundle.size + MESSAGE_OVERHEAD_BYTES * len(bundle)
         return Received(self.sources[number], bundle, self.received_at, size)
 
 
 class PendingPeers:
-    """What waits here counts against the subscriber's bound: nobody has released it."""
+    """Messages of peers whose streams are yet to begin; they still count against the subscriber's bound."""
 
     def __init__(self) -> None:
         self._waiting: dict[SourceKey, list[Received]] = {}

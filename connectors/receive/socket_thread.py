@@ -1,4 +1,4 @@
-"""The thread that owns all SUB sockets: it opens, empties in turns and closes them, as it is asked."""
+"""The thread that owns all SUB sockets: it opens them, reads them in turns and closes them on request."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ TURN_SOCKETS = 256
 TURN_BYTES = 4 << 20
 """Payload bytes taken from one socket before the next gets its turn."""
 TOGETHER_BYTES = 256 << 10
-"""Of several sockets that are handed over together: little enough to need no turns."""
+"""Most that several sockets hand over together: little enough to need no turns."""
 TOGETHER_EACH_BYTES = 16 << 10
-"""Of each of them: what is larger has its turn."""
+"""Most from each of them: a socket with more is handed over by itself, and waits for its turn."""
 REST_SECONDS = 0.005
-"""After a turn that emptied the sockets, at least: a turn costs the same for one message as for hundreds."""
+"""Least pause after a turn that emptied the sockets: a turn costs as much for one message as for hundreds."""
 MAX_REST_SECONDS = 0.02
 FEW_MESSAGES = 8
-"""A socket that has more on average may fill its queue in a longer rest."""
+"""With more for each socket on average, one may fill its queue in a longer rest."""
 REFRESH_SECONDS = 1.0
-"""Which sockets are connected is found out this often."""
+"""How often to find out which sockets are connected."""
 
 if TYPE_CHECKING:
     from connectors.receive.compiled_receiver import Receiver
@@ -82,7 +82,7 @@ Command = Add | Remove | Pause | GoOn
 
 
 class SocketThread:
-    """What the thread does. Other threads only post requests, and wake it by the socket that is `woken`."""
+    """What the thread does. Other threads only queue commands, and wake it through the socket `woken`."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class SocketThread:
     ) -> None:
         """The arguments that `Subscriber` takes are described there."""
         self.receiver: Receiver | None = None
-        """Compiled, if there is one; set once, while the thread runs."""
+        """The compiled receiver, if there is one; set once, while the thread runs."""
         self.emptied_at = clock()
-        """When all sockets were found empty last."""
+        """When all sockets were last found empty."""
         self._context = context
         self._woken = woken
         self._hand_over = hand_over
@@ -119,16 +119,16 @@ class SocketThread:
         self._stop_seconds = 0.0
 
     def tell(self, command: Command) -> None:
-        """Have a command obeyed when the thread is woken next."""
+        """Queue a command, which the thread executes when it is next woken."""
         self._commands.append(command)
 
     def stop(self, seconds: float) -> None:
-        """Have the thread, when woken, take what the sockets hold, for `seconds` at most, and end."""
+        """Let the thread, when it is woken, take what the sockets hold, for at most `seconds`, and end."""
         self._stop_seconds = seconds
         self._stopping = True
 
     def run(self) -> None:
-        """Read until `stop`; whatever ends the thread before is raised where messages are taken."""
+        """Read until `stop`; what ends the thread before that is raised where messages are taken."""
         failure: BaseException | None = None
         try:
             self._serve()
@@ -168,7 +168,7 @@ class SocketThread:
                     if socket in self._sockets and self._sockets[socket] not in self._paused
                 ]
             if readable:
-                # Whoever takes messages pauses a source that crowds, but may be busy with one of them.
+                # The pump pauses a source that crowds out others, but may be busy with a message just now.
                 readable = [
                     socket for socket in readable if not self._hand_over.crowds(self._sockets[socket])
                 ]
@@ -259,7 +259,7 @@ class SocketThread:
         return socket
 
     def _dial(self) -> None:
-        """Have sockets that are not connected try other addresses, unless they may hold what is unread."""
+        """Let sockets that are not connected try other addresses, unless they may hold unread messages."""
         if self._hand_over.full:
             return
         now = time.monotonic()
@@ -299,7 +299,7 @@ class SocketThread:
         return self._rest_seconds if few else REST_SECONDS
 
     def _take(self, readable: Sequence[_Socket], now: float) -> list[bool]:
-        """Hand over what the first sockets have, up to the bounds of a turn; whether each was emptied."""
+        """Hand over what the first sockets have, up to the bounds of a turn; return which were emptied."""
         source = self._sockets[readable[0]]
         if isinstance(source, Listening):
             return [self._take_by_topic(readable[0], source, now)]

@@ -1,4 +1,4 @@
-"""SUB sockets as the connector wants them."""
+"""SUB sockets with the options that the connector needs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from connectors.process.errors import OperatorError
 from connectors.sources import Listening, SourceKey
 
 SOCKET_MESSAGES = 1_000
-"""Messages that a socket holds for us while we do not read. More make nothing faster: beyond it TCP holds the
-engines' queues back, and these are theirs to drop."""
+"""Messages that a socket holds for us while we do not read. More would make nothing faster: beyond it TCP
+holds back the engines' queues, and they drop what does not fit there."""
 SOCKETS_MESSAGES = 64_000
 """Messages that sockets opened together hold; where there are many, each holds less."""
 MIN_SOCKET_MESSAGES = 100
 MAX_MESSAGE_BYTES = 256 << 20
 """A larger frame ends its connection: ZMQ takes it into memory before anybody sees how large it is."""
 RECEIVE_BUFFER_BYTES = 256 << 10
-"""Of the kernel, for each connection; its own choice can be megabytes."""
+"""The kernel's buffer for each connection; its own choice can be megabytes."""
 RECONNECT_MILLISECONDS = 100
 RECONNECT_MAX_MILLISECONDS = 5_000
 HANDSHAKE_MILLISECONDS = 10_000
@@ -44,8 +44,8 @@ def new_sub_socket(
 ) -> zmq.Socket[bytes]:
     """Return a socket with a subscription, for the caller to connect (`Dialling`) or to bind (`listen`).
 
-    It holds so many messages. That stays as it is: a libzmq socket whose limit changes while it is open may
-    wait for room that it has, for good.
+    It holds `messages`, which is never changed: a libzmq socket whose limit changes while it is open may wait
+    for ever for room that it has.
     """
     socket = context.socket(zmq.SUB)
     socket.setsockopt(zmq.RCVHWM, messages)
@@ -64,5 +64,5 @@ def new_sub_socket(
 
 
 def high_water_mark(sockets: int) -> int:
-    """Return the messages that a socket may hold which is opened as one of so many."""
+    """Return how many messages a socket may hold that is opened as one of `sockets`."""
     return max(MIN_SOCKET_MESSAGES, min(SOCKET_MESSAGES, SOCKETS_MESSAGES // max(sockets, 1)))

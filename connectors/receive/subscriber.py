@@ -20,7 +20,8 @@ from connectors.sources import Listening, SourceKey
 
 MAX_SOCKETS = 16_384
 BEHIND_SECONDS = 2.5
-"""Sockets that were not all found empty for so long hold more than is taken: a look comes each second."""
+"""If sockets were not all found empty for so long, messages come faster than they are taken: at other times
+the thread finds them empty at least once a second."""
 
 if TYPE_CHECKING:
     from connectors.receive.compiled_receiver import Receiver
@@ -31,9 +32,8 @@ _Socket = zmq.Socket[bytes]
 class Subscriber:
     """All SUB sockets, owned by one thread (`SocketThread`).
 
-    All methods are for the event loop that called `start`. Beyond
-    `hand_over_bytes` of messages handed over and not released the sockets are left unread: then ZMQ's
-    queues fill, the engine drops, and the sequence numbers show it.
+    All methods are for the event loop that called `start`. While `hand_over_bytes` are handed over and not
+    released, sockets are left unread: ZMQ's queues fill, the engine drops, and sequence numbers show it.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Subscriber:
     ) -> None:
         """`refused` is called in the event loop for an endpoint that cannot be used.
 
-        Messages may wait for `rest_seconds` in their sockets while these have few. With `together`, the few
-        of several sockets are handed over as one.
+        Messages may wait in their sockets for `rest_seconds` while these have few. With `together`, the few
+        messages of several sockets are handed over as one.
         """
         self._clock = clock
         self._context: zmq.Context[_Socket] = zmq.Context()
@@ -99,7 +99,7 @@ class Subscriber:
 
     @property
     def behind(self) -> bool:
-        """True while messages may wait that nobody has seen: then a source that seems idle need not be."""
+        """True while unseen messages may be waiting: then a source that seems idle need not be."""
         hand_over = self._hand_over
         waiting = hand_over.full or not hand_over.empty
         return waiting or self._clock() - self._sockets.emptied_at > BEHIND_SECONDS
@@ -109,7 +109,7 @@ class Subscriber:
         self._thread.start()
 
     def receive_with(self, receiver: Receiver) -> None:
-        """Receive by compiled code from now on; the receiver is the subscriber's alone."""
+        """Receive with compiled code from now on; nobody else may use the receiver."""
         self._sockets.receiver = receiver
 
     def add(
@@ -132,7 +132,7 @@ class Subscriber:
     def pause(self, source: Key) -> None:
         """Leave a source unread until `go_on`: its engine keeps what it publishes, or drops it.
 
-        What comes of a `Peer` meanwhile is let go and counted, because others use its socket.
+        What comes from a `Peer` meanwhile is dropped and counted, because others share its socket.
         """
         self._command(Pause(source))
 
@@ -143,7 +143,7 @@ class Subscriber:
     def connected(self, source: Key) -> bool:
         """Tell whether a source is connected, at most REFRESH_SECONDS late.
 
-        A peer is connected while the connection that its last message came through is.
+        A peer is connected while the connection that its last message came through is open.
         """
         return self._connections.since(source) is not None
 
@@ -159,7 +159,7 @@ class Subscriber:
         return self._hand_over.take()
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for messages or the end, for some seconds at most."""
+        """Wait for messages or the end, for at most `seconds`."""
         await self._hand_over.wait(seconds)
 
     def release(self, size: int) -> None:
@@ -183,5 +183,5 @@ class Subscriber:
         self._wake()
 
     def _wake(self) -> None:
-        with contextlib.suppress(zmq.Again):  # so many wake-ups wait that one more says nothing
+        with contextlib.suppress(zmq.Again):  # enough wake-ups wait already
             self._wake_up.send(b"", zmq.NOBLOCK)

@@ -1,8 +1,8 @@
-"""In which order the messages of many sources are dealt with, so that none waits for a costly one. No IO.
+"""The order in which messages of many sources are dealt with, so that none waits for a costly one. No IO.
 
-Fair queueing by measured time: of the sources that have something waiting, the one comes next that has had
-least, where one that comes back after a pause starts level with the others. So a source that takes more than
-its share waits by itself. It still gets all the time that nobody else wants.
+Fair queueing by measured time: of the sources that have something waiting, the one that has had least time
+comes next; one that comes back after a pause starts level with the others. So a source that needs more than
+its share makes only itself wait. It still gets all the time that no other source needs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from connectors.frames.portion import PORTION_SECONDS, REST_FROM_SECONDS, Portio
 from connectors.receive.received import Key, Received
 
 NEIGHBOUR_BYTES = 64 << 10
-"""Portions of several sources hold this much together: what is larger gains nothing from company."""
+"""Most bytes that portions of several sources have together: larger ones gain nothing from being joined."""
 MAX_REMEMBERED = 10_000
-"""Sources that have nothing waiting and whose cost is remembered."""
+"""Most sources whose cost is remembered while they have nothing waiting."""
 
 
 class Turns:
@@ -35,11 +35,11 @@ class Turns:
         self._rests_until: dict[Key, float] = {}
 
     def __len__(self) -> int:
-        """Return of how many sources something waits."""
+        """Return how many sources have something waiting."""
         return len(self._waiting)
 
     def __contains__(self, source: object) -> bool:
-        """Whether something of a source waits."""
+        """Tell whether a source has something waiting."""
         return source in self._waiting
 
     @property
@@ -53,11 +53,11 @@ class Turns:
         return sum(self._bytes.values())
 
     def bytes_of(self, source: Key) -> int:
-        """Return how much of a source waits, in bytes of the hand-over."""
+        """Return how much a source has waiting, in bytes of the hand-over."""
         return self._bytes.get(source, 0)
 
     def add(self, received: Received, now: float) -> None:
-        """Append to what waits of its source."""
+        """Queue messages behind those of the same source."""
         source = received.source
         queue = self._waiting.get(source)
         if queue is None:
@@ -65,26 +65,26 @@ class Turns:
             self._bytes[source] = 0
             self._enter(source, now)
         if received.left_out and queue and queue[-1].left_out:
-            # While a peer that floods is paused, a great many come.
+            # A great many of these come while a flooding peer is paused.
             received = replace(received, left_out=received.left_out + queue.pop().left_out)
         queue.append(received)
         self._bytes[source] += received.size
 
     def able(self, now: float) -> int:
-        """Return how many sources something waits of that need not rest."""
+        """Return how many sources have something waiting and need not rest."""
         self._wake_up(now)
         return len(self._active)
 
     def rest(self, now: float) -> float:
-        """Return for how many seconds everybody who has something waiting rests; 0: `next` has something."""
+        """Return how long all sources with something waiting still rest; 0 if one of them need not."""
         self._wake_up(now)
         return 0.0 if self._active or not self._resting else self._resting[0][0] - now
 
     def next(self, now: float) -> list[Received]:
-        """Remove and return a portion of whose turn it is; `took` must follow. Needs `rest` to be 0.
+        """Remove and return a portion of the source whose turn it is. Needs `rest` to be 0.
 
-        Those of other sources come with it whose turn is near, as long as all together may take no longer
-        than one portion and are small. `took` must follow for each, in order.
+        Portions of other sources whose turn is near come with it, as long as all together are small and take
+        no longer than one portion may. `took` must follow for each, in order.
         """
         self._wake_up(now)
         active = self._active

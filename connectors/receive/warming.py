@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def warm_up_scanner() -> None:
-    """Warm up the scanner alone, for those who take one message after the other."""
-    # Here, because the import alone takes a second.
+    """Warm up the scanner alone, for a connector that takes messages one by one."""
+    # Imported here, as the import alone takes a second.
     from connectors.normalise import scan
 
     scan.warm_up()
@@ -21,7 +21,7 @@ def warm_up_scanner() -> None:
 def warm_up() -> Receiver | None:
     """Warm up scanner and receiver; return the receiver, None where pyzmq hides its libzmq.
 
-    Takes a tenth of a second if the code was kept, otherwise seconds.
+    Takes a tenth of a second if the code was cached, otherwise seconds.
     """
     from connectors.order import gathering
     from connectors.receive import compiled_receiver

@@ -1,4 +1,4 @@
-"""Ask an engine for a replay, over a DEALER socket of its own for each: a late answer finds nobody."""
+"""Ask an engine for a replay, each time over a new DEALER socket, so that a late answer reaches nobody."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from connectors.process.stopping import ended
 from connectors.replay.protocol import parse_answer, request
 
 RECEIVE_HIGH_WATER_MARK = 4_000
-"""Messages that a socket holds. An engine sends its whole buffer at once: what we do not take waits with it.
-Engines before vLLM 0.33 drop what they cannot send, which is a hole and asked for again."""
+"""Messages that a socket holds. An engine sends its whole buffer at once: what we do not take waits there.
+Engines before vLLM 0.33 drop what they cannot send: that leaves a hole, which is asked for again."""
 MAX_MESSAGE_BYTES = 256 << 20
 """A larger frame ends the connection, and so the answer."""
 TURN_MESSAGES = 256
-"""Messages that are taken before they are dealt with and others get their turn."""
+"""Most messages taken before they are dealt with and others get their turn."""
 TURN_BYTES = 1 << 20
-"""Payload bytes that are taken before they are dealt with."""
+"""Payload bytes after which no more are taken before these are dealt with."""
 MAX_ANSWER_MESSAGES = 100_000
 """After so many an answer is over, so that others get their turn. Engines keep 10,000 batches by default."""
 WAITS = 12
-"""Waiting time for one answer altogether, in timeouts: an engine may not trickle for ever."""
+"""Most time that one answer may be waited for in all, in timeouts: an engine may not trickle for ever."""
 MAX_SOCKETS = 4_096
 
 _Socket = zmq.Socket[bytes]
@@ -36,10 +36,10 @@ Take = Callable[[list[tuple[int, bytes]]], Awaitable[bool]]
 
 
 class Replayer:
-    """Sockets are made, used and closed in the event loop that calls."""
+    """Makes connections for requests. Sockets are made, used and closed in the caller's event loop."""
 
     def __init__(self, *, timeout_seconds: float) -> None:
-        """`timeout_seconds`: after so long without anything an answer is over."""
+        """An answer is over when nothing came for `timeout_seconds`."""
         self._timeout_seconds = timeout_seconds
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
@@ -49,7 +49,7 @@ class Replayer:
     async def connect(self, endpoint: str) -> Connection | None:
         """Return a connection for one request; None if there is none within the timeout.
 
-        Where a name may have addresses of two kinds both are tried, and then the one that was first.
+        Where a name may have IPv4 and IPv6 addresses, both are tried, and next time the one that was first.
         """
         known = self._known.pop(endpoint, None)
         tries: list[tuple[bool, Connection]] = []
@@ -94,13 +94,13 @@ class Connection:
         self._timeout_seconds = timeout_seconds
 
     async def ready(self) -> bool:
-        """Wait until a request can be sent; False if that is not so within the timeout."""
+        """Wait until a request can be sent; False if it cannot within the timeout."""
         return await self._wait(zmq.POLLOUT)
 
     async def replay(self, first: int, take: Take) -> Outcome:
-        """Ask for all batches from number `first` on; returns when the answer is over.
+        """Ask for all batches from number `first` on; return how the answer ended.
 
-        The time that `take` takes does not count as the engine's.
+        Time spent in `take` does not count as waiting for the engine.
         """
         try:
             self._socket.send_multipart(request(first), zmq.NOBLOCK)
@@ -140,7 +140,7 @@ class Connection:
 
 
 async def _first(trying: Sequence[Coroutine[Any, Any, bool]]) -> int | None:
-    """Return the number of the one that is the first to succeed; None if none does. No other goes on."""
+    """Return the index of the first one to return True, None if none does; the others are ended."""
     tasks = [asyncio.create_task(one) for one in trying]
     left = {*tasks}
     try:
@@ -155,7 +155,7 @@ async def _first(trying: Sequence[Coroutine[Any, Any, bool]]) -> int | None:
 
 
 def _taken(socket: _Socket) -> tuple[list[tuple[int, bytes]], bool]:
-    """Return what is there of an answer, a turn at most, and whether it ends with that."""
+    """Return what has come of an answer, a turn at most, and whether it ends with that."""
     batches: list[tuple[int, bytes]] = []
     size = 0
     try:

@@ -1,7 +1,7 @@
 """The messages of a replay: what is sent to an engine's ROUTER, and what its answer consists of. No IO.
 
-vLLM and SGLang answer a request with one message a batch, `[b"", seq, payload]`, in later versions with the
-topic before the number, and an end marker; so frames are counted from the end. The payload of ATOM's end
+vLLM and SGLang answer a request with one message for each batch, `[b"", seq, payload]`, and an end marker.
+Later versions put the topic before the number, so frames are counted from the end. The payload of ATOM's end
 marker is the first and the last number that it keeps.
 """
 
@@ -13,7 +13,7 @@ from connectors.frames.bundle import SEQUENCE_BYTES
 
 END_SEQUENCE = b"\xff" * SEQUENCE_BYTES
 MALFORMED = (-1, b"")
-"""Stands for an answer that is none; no batch has this number."""
+"""Stands for a message that is no part of an answer; no batch has this number."""
 
 
 def request(first: int) -> list[bytes]:

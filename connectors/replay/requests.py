@@ -15,18 +15,17 @@ from connectors.sources import SourceKey
 from schemas.events import EventsRecord
 
 LOOK_SECONDS = 0.1
-"""Interval of looking at all streams: what wants an answer in the course of reading is seen at once."""
+"""How often all streams are asked what they want; while a stream is being read, that is seen at once."""
 CONNECTING = 64
-"""Engines that are being connected to for a request."""
+"""Most connections made at a time."""
 URGENT_REQUESTS = 16
-"""Requests on their way to engines that are thought to answer, of sources that miss something: each answer
-may fill a queue."""
+"""Most urgent requests (`Ask.urgent`) in flight: each answer may fill a queue."""
 OTHER_REQUESTS = 16
-"""All others on their way: engines that do not answer must not keep those waiting."""
+"""Most other requests in flight: engines that do not answer must not keep the urgent ones waiting."""
 
 
 class ReplayRequests:
-    """One request at most for each stream. A stream that is removed must not be in `streams` any longer."""
+    """At most one request for each stream. A stream that ends must be removed from `streams`."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class ReplayRequests:
             self._failure = task.exception() or self._failure
 
     async def _request(self, stream: SourceStream) -> None:
-        # What is missing, and whether it is urgent, may change while others have their turn.
+        # What is missing, and whether it is urgent, may change while other tasks run.
         while stream.ask is not None and self._is_read(stream):
             async with self._connecting:
                 endpoint = stream.source.replay_endpoint
@@ -95,7 +94,7 @@ class ReplayRequests:
                 self._publish(stream.replay_ended(outcome, time.time()))
 
     async def _ask(self, stream: SourceStream, connection: Connection | None) -> Outcome | None:
-        """Send the request that the stream wants by now; None if it wants none any more."""
+        """Send the request that the stream wants by now; return None if it no longer wants one."""
         ask = stream.ask
         if ask is None:
             return None

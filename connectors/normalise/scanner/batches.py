@@ -17,8 +17,8 @@ from connectors.process.msgpack import integer_at, length_at, text_at
 def _envelope(data: Bytes, p: int, end: int, stack: Ints) -> tuple[int, int, int]:
     """Return where the timestamp and the events of a payload begin, and how many values follow the events.
 
-    That number is -1 where what follows was skipped already, as a map's events may stand anywhere. Positions
-    of -1 give up.
+    That number is -1 for a map, all of which was skipped already, as its events may be anywhere. Positions of
+    -1 give up.
     """
     ts = events = rest = -1
     count, behind = length_at(data, p, end, 0x90, 0xDC)
@@ -46,7 +46,7 @@ def _envelope(data: Bytes, p: int, end: int, stack: Ints) -> tuple[int, int, int
                 return -1, -1, -1
     if (rest < 0 and p != end) or ts < 0 or events < 0:
         return -1, -1, -1
-    # Eight bytes of a finite number.
+    # The timestamp is an eight-byte float, and finite.
     if data[ts] != 0xCB or end - ts < 9 or (data[ts + 1] & 0x7F == 0x7F and data[ts + 2] & 0xF0 == 0xF0):
         return -1, -1, -1
     return ts, events, rest

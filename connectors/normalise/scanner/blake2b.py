@@ -17,7 +17,7 @@ from connectors.process.compiled import (
 )
 
 Words = NDArray[np.uint64]
-"""Inside compiled functions a pointer, as `Bytes`."""
+"""Inside compiled functions a pointer, like `Bytes`."""
 
 BLOCK_BYTES: Final = 128
 STATE: Final = 9
@@ -53,7 +53,7 @@ _SIGMA: Final = 8 * np.array(
     ],
     np.int64,
 )
-"""Which word of the block, in bytes, each step of each round takes."""
+"""Byte offset in the block of the word that each step of each round takes."""
 
 
 @inner
@@ -77,7 +77,7 @@ def _mixed(
 
 @inner
 def _compress(state: Words, at: int, data: Bytes, p: int, counted: int, last: bool) -> None:
-    """Take a block of 128 bytes into the state at `at`; `counted` bytes went into it then."""
+    """Compress a block of 128 bytes into the state at `at`; `counted` is the bytes up to the block's end."""
     v0, v1, v2, v3 = state[at], state[at + 1], state[at + 2], state[at + 3]
     v4, v5, v6, v7 = state[at + 4], state[at + 5], state[at + 6], state[at + 7]
     v8, v9, v10, v11 = _IV[0], _IV[1], _IV[2], _IV[3]
@@ -122,10 +122,10 @@ def _compress(state: Words, at: int, data: Bytes, p: int, counted: int, last: bo
 
 @inner
 def finished(begun: Words, data: Bytes, p: int, size: int) -> np.uint64:
-    """Return the digest of a message of one byte or more: as a number, the first byte the lowest.
+    """Return the digest of a message of at least one byte, as a little-endian number.
 
-    `begun` has room for a second state behind the one to begin with, and the message for zeros up to the end
-    of a block behind it.
+    `begun` needs room for a second state after the one to begin with, and `data` room after the message for
+    zeros up to the end of a block.
     """
     for i in range(STATE):
         begun[STATE + i] = begun[i]
@@ -142,7 +142,7 @@ def finished(begun: Words, data: Bytes, p: int, size: int) -> np.uint64:
 
 @compiled_nogil
 def _absorb(state: Words, block: NDArray[np.uint8]) -> None:
-    """Take a first block, which others follow."""
+    """Compress a first block that others follow."""
     words, data = pointer_to_words(state.ctypes.data), pointer_to_bytes(block.ctypes.data)
     _compress(words, 0, data, 0, BLOCK_BYTES, False)
     state[STATE - 1] = BLOCK_BYTES

@@ -69,10 +69,10 @@ def put_events(
     limit: int,
     o: int,
 ) -> tuple[int, int, int, int]:
-    """Write the events that begin at `p`, adjacent removals of one medium and group merged.
+    """Write the events that begin at `p`, with adjacent removals of one medium and group merged.
 
-    Returns (position behind them, where they end in `out`, how many were written, how many were skipped); a
-    negative position gives up.
+    Returns (where they end, where they end in `out`, how many were written, how many were skipped); the first
+    is negative where it gives up.
     """
     written = skipped = 0
     run = -1  # where the hashes of an open run of removals begin
@@ -130,7 +130,7 @@ def put_events(
                 return -1, o, 0, 0
         else:
             if fields[F_MEDIUM] >= 0 and text_at(data, fields[F_MEDIUM], end)[1] > 0:
-                return -1, o, 0, 0  # of one medium, which is rare
+                return -1, o, 0, 0  # it clears one medium only, which is rare
             out[o] = 0x81
             o = put(out, o + 1, W_CLEARED)
         written += 1

@@ -1,6 +1,6 @@
 """Find the type of an event and where its fields are, in array form or in map form.
 
-What types there are and where their fields stand comes as bytes: one row for each type, which
+The types and the places of their fields are given as bytes: one row for each type, which
 `connectors.normalise.scan_tables` makes from the engines' descriptions.
 """
 
@@ -16,7 +16,7 @@ from connectors.normalise.scanner.skipping import skip
 from connectors.process.compiled import inner
 from connectors.process.msgpack import same_bytes, text_at
 
-# Positions in `fields`, of where the values of an event begin; -1 where it has none.
+# Indices of `fields`, which holds where each value of an event begins; -1 where it has none.
 (
     F_HASHES,
     F_PARENT,
@@ -39,7 +39,7 @@ from connectors.process.msgpack import same_bytes, text_at
 ) = range(18)
 FIELDS: Final = 18
 FOREIGN: Final = 0x80
-"""Added to a field: it is another one if its value is a map."""
+"""Added to a field: it is F_OTHER if its value is a map."""
 
 NO_MORE, STORED, REMOVED, CLEARED, SKIPPED = range(5)
 """Kinds. A row of NO_MORE ends the table."""
@@ -56,16 +56,16 @@ KIND: Final = 0
 LEAST: Final = 1
 """Elements that an array has at least."""
 REQUIRED: Final = 2
-"""How many fields the event cannot be without, then which."""
+"""How many fields are required, then which."""
 TAG: Final = REQUIRED + 1 + MAX_REQUIRED
 """The type."""
 POSITIONS: Final = TAG + 1 + MAX_TEXT
 """The field at each position of an array."""
 BY_LENGTH: Final = POSITIONS + MAX_POSITIONS
-"""By characters of a key: the first key of so many, counted from 1; 0: there is none."""
+"""By length: the first key of that length, counted from 1; 0: there is none."""
 KEYS: Final = BY_LENGTH + MAX_TEXT + 1
 KEY_FIELD, KEY_NEXT, KEY_TEXT = 0, 1, 2
-"""Columns of a key: its field, the next key of as many characters, the text."""
+"""Columns of a key: its field, the next key of the same length, the text."""
 KEY_ROW: Final = KEY_TEXT + 1 + MAX_TEXT
 FORM_ROW: Final = KEYS + MAX_KEYS * KEY_ROW
 
@@ -88,7 +88,7 @@ def form_at(data: Bytes, p: int, end: int, forms: Bytes) -> int:
 
 @inner
 def form_of_map(data: Bytes, p: int, end: int, count: int, forms: Bytes, stack: Ints) -> int:
-    """Return the same for an event in map form, whose first key is at `p`: mostly its type, not always."""
+    """Return the same for an event in map form, whose first key is at `p`: mostly `type`, but not always."""
     for _ in range(count):
         if is_text(data, p, end, K_TYPE):
             return form_at(data, p + 5, end, forms)
@@ -140,7 +140,7 @@ def _field(data: Bytes, p: int, size: int, forms: Bytes, row: int) -> int:
 def find_in_map(
     data: Bytes, p: int, end: int, count: int, forms: Bytes, row: int, fields: Ints, stack: Ints
 ) -> int:
-    """The same for an event in map form; fields that occur twice and keys that are no ASCII text give up."""
+    """Do the same for an event in map form; fields that occur twice and keys that are not ASCII give up."""
     for _ in range(count):
         if p >= end:
             return -1
@@ -166,7 +166,7 @@ def find_in_map(
 
 @inner
 def has_required(forms: Bytes, row: int, fields: Ints) -> bool:
-    """Tell whether an event has all that it cannot be without."""
+    """Tell whether an event has all required fields."""
     complete = True
     for i in range(np.int64(forms[row + REQUIRED])):
         complete = complete and fields[np.int64(forms[row + REQUIRED + 1 + i])] >= 0

@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 SESSIONS: Final = 1
 SALTS: Final = 2
-"""Bits of `named`: of what names are written."""
+"""Bits of `named`: for what names are written."""
 MAX_DEPTH: Final = 16
 """Engines nest four deep."""
 MAX_EVENTS: Final = 0xFFFF

@@ -1,4 +1,4 @@
-"""Links of blocks (`schemas.hashing.content`), computed from tokens that go no further."""
+"""Links of blocks (`schemas.hashing.content`), computed from tokens that are not forwarded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EMPTY_ARRAY: Final = 0x90
 
 @inner
 def _put_word(value: int, out: Bytes, o: int) -> int:
-    """Write four bytes, the last first."""
+    """Write four bytes, little-endian."""
     for i in range(4):
         out[o + i] = (value >> 8 * i) & 0xFF
     return o + 4
@@ -80,9 +80,9 @@ def put_links(
     limit: int,
     o: int,
 ) -> int:
-    """Write the links of the blocks of an event that `tells_links`; return where they end, or -1.
+    """Write the links of an event's blocks, if `tells_links` is true of it; return where they end, or -1.
 
-    The adapter's name is in `out` already. Messages are made behind the links, where nothing is yet.
+    The adapter's name is in `out` already. Messages are built after the links, in the unused part of `out`.
     """
     block_size = integer_at(data, fields[F_SIZE], end)
     _, token = length_at(data, fields[F_TOKENS], end, 0x90, 0xDC)

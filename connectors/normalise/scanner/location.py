@@ -15,13 +15,13 @@ from connectors.process.msgpack import integer_at, text_at
 MAX_MEDIUM_BYTES: Final = 64
 MAX_ENCODED_BYTES: Final = 192
 
-# Columns of a row of the table of media, which `connectors.normalise.scan_tables` makes: one for each
-# spelling, the first for none at all.
+# Columns of the table of media, which `connectors.normalise.scan_tables` makes: one row for each spelling,
+# the first for none at all.
 MEDIUM_LOCATION: Final = 0
-"""The first row that says the same in records."""
+"""The first row that is written the same in records."""
 MEDIUM_STORE_ONLY: Final = 1
 MEDIUM_FIELDS: Final = 2
-"""Fields of a record that say it."""
+"""How many fields it takes in a record."""
 MEDIUM_RAW: Final = 3
 """Bytes of the spelling; NO_MEDIUM ends the table."""
 MEDIUM_ENCODED: Final = 4

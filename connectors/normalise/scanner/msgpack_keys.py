@@ -1,4 +1,4 @@
-"""Keys, and a value, of payloads and of our records, encoded, for compiled code to compare and copy."""
+"""Encoded keys of payloads and of our records, and a value, for compiled code to compare and copy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WRITTEN = (
 )
 _KEY_BYTES = 32
 KEYS = np.zeros((len(_READ) + len(_WRITTEN), _KEY_BYTES), np.uint8)
-"""A row for each key, or several in sequence: how many bytes that has when encoded, then these."""
+"""A row for each key or sequence of keys: its length when encoded, then those bytes."""
 for _row, _encoded in zip(
     KEYS,
     [encode(key) for key in _READ] + [b"".join(map(encode, keys)) for keys in _WRITTEN],

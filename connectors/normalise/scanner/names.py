@@ -1,4 +1,4 @@
-"""Write the names of user data in a store: of its session, and its salt (`connectors.normalise.salts`)."""
+"""Write the names of a store's session id and of its salt (`connectors.normalise.salts`)."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _salt_at(data: Bytes, end: int, fields: Ints, stack: Ints) -> tuple[int, int
 def _put_name(
     data: Bytes, start: int, size: int, key: int, names: Words, out: Bytes, limit: int, o: int
 ) -> int:
-    """Write under a key what stands for a text, nothing where `size` is negative; return its end, or -1.
+    """Write the name of a text under a key, nothing where `size` is negative; return where it ends, or -1.
 
-    The text is hashed where nothing is yet, behind the place of its name.
+    The text is copied after the place of its name to be hashed, in the unused part of `out`.
     """
     if size < 0:
         return o
@@ -66,7 +66,7 @@ def _put_name(
 
 @inner
 def put_session(data: Bytes, end: int, fields: Ints, names: Words, out: Bytes, limit: int, o: int) -> int:
-    """Write what stands for the session, nothing where there is none; return where it ends, or -1."""
+    """Write the name of the session id, nothing where there is none; return where it ends, or -1."""
     p = fields[F_SESSION]
     if p < 0:
         return o
@@ -80,7 +80,7 @@ def put_session(data: Bytes, end: int, fields: Ints, names: Words, out: Bytes, l
 def put_salt(
     data: Bytes, end: int, fields: Ints, names: Words, stack: Ints, out: Bytes, limit: int, o: int
 ) -> int:
-    """Write what stands for the salt, nothing where there is none; return where it ends, or -1."""
+    """Write the name of the salt, nothing where there is none; return where it ends, or -1."""
     start, size = _salt_at(data, end, fields, stack)
     if size == -1:
         return -1

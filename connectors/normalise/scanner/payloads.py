@@ -1,4 +1,4 @@
-"""The entry: many payloads in one call."""
+"""The entry point: transcode many payloads in one call."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FINGERPRINTED_BYTES = 64
 
 PART_END, PART_DATA, PART_RECEIVED_AT = range(3)
 PARTS = 3
-"""Rows of the table of bundles: the message behind its last, where its data begin, bits of its receipt."""
+"""Rows of the table of bundles: where its messages end, where its data begin, bits of its time of receipt."""
 
 
 @inner
@@ -74,14 +74,14 @@ def transcode(
     out: Bytes,
     result: Ints,
 ) -> int:
-    """Transcode the payloads of bundles, one bundle behind the other, into `out`; return bytes written.
+    """Transcode the payloads of bundles, one bundle after the other, into `out`; return bytes written.
 
     `messages` are the bundles' tables, each with positions in its own data; column k of `parts` is bundle k.
     `forms` and `media` are tables of `connectors.normalise.scan_tables`. Payloads above `max_bytes` are not
-    looked at. `content` and `names` are the states of `blake2b.state_of` with which links of blocks and names
+    looked at. `content` and `names` are the states of `blake2b.state_of` from which links of blocks and names
     of what is `named` are made; empty: none are made. Column i of `result` says what became of payload i;
-    STRETCH_END is the index in its bundle behind the last payload of an unbroken stretch of done ones with
-    consecutive numbers that begins here, whose batches lie side by side in `out`.
+    STRETCH_END is the end (exclusive, an index in its bundle) of the stretch that begins here: done payloads
+    with consecutive numbers, whose batches lie side by side in `out`.
     """
     field_array = np.empty(FIELDS, np.int64)
     stack_array = np.empty(MAX_DEPTH, np.int64)
@@ -93,7 +93,7 @@ def transcode(
     media_rows = pointer_to_bytes(media.ctypes.data)
     links = content.size == STATE
     word_array = np.zeros(2 * STATE, np.uint64)
-    # In loops, as compiling numba's own way takes seconds: it can say in words which shapes differ.
+    # Copied in loops: numba's assignment of arrays takes seconds to compile, with its messages about shapes.
     for k in range(content.size):
         word_array[k] = content[k]
     words = pointer_to_words(word_array.ctypes.data)
@@ -102,7 +102,7 @@ def transcode(
         name_array[k] = names[k]
     name_words = pointer_to_words(name_array.ctypes.data)
     limit = out.size
-    # Of this type, as numba compiles all below `put_batch` again for a constant.
+    # An int64: for a constant numba would compile everything below `put_batch` a second time.
     o = int(np.int64(0))
     first = 0
     starts, ends, seqs = messages[MESSAGE_START], messages[MESSAGE_END], messages[MESSAGE_SEQ]

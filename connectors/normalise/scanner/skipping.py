@@ -9,7 +9,7 @@ from connectors.process.compiled import inner
 
 
 def _widths() -> Bytes:
-    """Return the bytes each first byte of a value stands for; 0 where what follows says so."""
+    """Return the size of a value by its first byte; 0 where it depends on what follows."""
     width = np.ones(256, np.uint8)
     width[0x81:0x90] = width[0x91:0xA0] = 0
     width[0xA0:0xC0] = np.arange(1, 33)

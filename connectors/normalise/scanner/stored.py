@@ -79,7 +79,7 @@ def _put_digits(value: int, out: Bytes, o: int) -> int:
 
 @inner
 def _put_lora(data: Bytes, name: int, number: int, end: int, out: Bytes, limit: int, o: int) -> int:
-    """Write the LoRA's name, else its number as text, nothing where the event has neither; -1 gives up."""
+    """Write the adapter's name, else its number as text, nothing where the event has neither; -1 gives up."""
     named = _put_named(data, name, end, W_LORA, out, limit, o)
     if named < 0 or number < 0 or data[number] == 0xC0:
         return named
