@@ -6,13 +6,19 @@ from collections.abc import Iterator
 
 from pipeline.doctor.facts import Facts, LifeFacts, SourceId
 from pipeline.doctor.finding import Finding
+from schemas.hashing.content import SCHEME
+from schemas.settings import hash_domain
+
+_SAME_HASHES = "give all the same hash algorithm and PYTHONHASHSEED, or these their own `hash_scheme`"
+_SAME_CONTENT = "give all engines the same block size and all connectors the same `content_key_file`"
 
 
 def hash_findings(facts: Facts) -> Iterator[Finding]:
     """Yield hash domains whose living sources cannot, or may not, hash alike."""
     domains: dict[str, list[tuple[str, LifeFacts]]] = {}
     for (replica, rank), life in sorted(facts.store.lives.items()):
-        if life.closed_at is None:
+        # Blocks of equal content have one content hash, whatever the engine.
+        if life.closed_at is None and not _is_of_content(life):
             domains.setdefault(life.hash_domain, []).append((f"{replica}/{rank}", life))
     for domain, members in domains.items():
         engines = sorted({life.engine for _, life in members if life.engine})
@@ -41,14 +47,15 @@ def hash_findings(facts: Facts) -> Iterator[Finding]:
 
 def _found(facts: Facts) -> Iterator[Finding]:
     """Yield what the hashes themselves show, domain by domain."""
-    alone: dict[str, list[str]] = {}
+    alone: dict[tuple[str, str], list[str]] = {}
     alike: dict[str, list[tuple[frozenset[str], list[str]]]] = {}
     for source, hashes in sorted(facts.store.hashes.items()):
         life = facts.store.lives.get(source)
         if life is None or life.closed_at is not None:
             continue
         if hashes.alone:
-            alone.setdefault(life.hash_domain, []).append(_name(source))
+            remedy = _SAME_CONTENT if _is_of_content(life) else _SAME_HASHES
+            alone.setdefault((life.hash_domain, remedy), []).append(_name(source))
             continue
         # Groups differ from shard to shard: one in common is enough, and joins those known before.
         groups, members = hashes.groups, [_name(source)]
@@ -59,14 +66,14 @@ def _found(facts: Facts) -> Iterator[Finding]:
             else:
                 others.append((known, names))
         alike[life.hash_domain] = [*others, (groups, members)]
-    for domain, names in alone.items():
+    for (domain, remedy), names in alone.items():
         yield Finding(
             "hashes-not-comparable",
             "problem",
             f"hash domain {domain}: these share no first block with any other replica, though the traffic of "
             "both keeps coming back to first blocks; their fills count as unknown, not as cold",
-            "give all the same hash algorithm and PYTHONHASHSEED, or these their own `hash_scheme`; if you "
-            "route by session and prompts have nothing in common, this is normal: `fleet.compare_after = 0`",
+            f"{remedy}; if you route by session and prompts have nothing in common, this is normal: "
+            "`fleet.compare_after = 0`",
             tuple(names),
         )
     for domain, groups_of in alike.items():
@@ -80,6 +87,11 @@ def _found(facts: Facts) -> Iterator[Finding]:
                 "",
                 tuple(" ".join(pairs).split()),
             )
+
+
+def _is_of_content(life: LifeFacts) -> bool:
+    """Return whether blocks are named by what they hold, and not by the engine's own hashes."""
+    return life.hash_domain.startswith(hash_domain(life.model, SCHEME, ""))
 
 
 def _name(source: SourceId) -> str:

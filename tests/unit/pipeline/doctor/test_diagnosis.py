@@ -115,6 +115,12 @@ def life(**changes: Any) -> Facts:
     return store(lives={A: replace(OPEN, **changes), B: OPEN})
 
 
+def content(**changes: Any) -> Facts:
+    """The same with content hashes, of a model whose name has a slash."""
+    named = replace(OPEN, model="org/m", hash_domain="org/m/content/default")
+    return store(lives={A: replace(named, **changes), B: named})
+
+
 def topic(**changes: Any) -> Facts:
     return kafka(topics=(replace(HEALTHY_FACTS.kafka.topics[0], **changes),))
 
@@ -298,6 +304,8 @@ HARMLESS: dict[str, Callable[[], Facts]] = {
     ),
     "counters that fell just now": lambda: store(counters_fell={A: (NOW - 30,)}),
     "engines of two kinds in domains of their own": lambda: life(engine="sglang", hash_domain="m/y/default"),
+    "engines of two kinds that have content hashes": lambda: content(engine="sglang"),
+    "engines that encode differently and have content hashes": lambda: content(wire_era="array-8"),
     "a source with old figures only, which the last life still shows": lambda: replace(
         HEALTHY_FACTS, store=replace(HEALTHY_FACTS.store, health={B: HEALTH})
     ),
@@ -403,6 +411,18 @@ def test_hash_groups_of_several_shards_are_joined() -> None:
     assert (finding.code, finding.severity) == ("hash-groups", "note")
     assert finding.message.endswith(": a/0 b/0 c/0; d/0 e/0")
     assert finding.subjects == ("a/0", "b/0", "c/0", "d/0", "e/0")
+
+
+def test_who_is_alone_is_told_what_decides_its_hashes() -> None:
+    hashes = {A: HashFacts(True, frozenset({"a/0@1"})), B: HashFacts(False, frozenset({"b/0@1"}))}
+    (finding,) = diagnose(store(hashes=hashes))
+    assert "PYTHONHASHSEED" in finding.remedy
+    (finding,) = diagnose(store(lives=content().store.lives, hashes=hashes))
+    assert (finding.code, finding.subjects) == ("hashes-not-comparable", ON_A)
+    assert "block size" in finding.remedy
+    assert "`content_key_file`" in finding.remedy
+    assert "PYTHONHASHSEED" not in finding.remedy
+    assert "hash_scheme" not in finding.remedy
 
 
 def test_what_the_worker_calls_drift_is_said_once() -> None:
