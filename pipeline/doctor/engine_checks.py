@@ -40,7 +40,8 @@ def engine_findings(facts: Facts) -> Iterator[Finding]:
         "problem",
         "running requests alone use more blocks than the tables hold: ",
         "does metrics_url point to the same engine as endpoint, and is prefix caching on? Otherwise stores "
-        "are missing: `kvlens verify`, and restart the connector to ask for them again",
+        "are missing: `kvlens verify` shows whether the log has them; a clear or a restart of the engine "
+        "makes the tables complete",
     )
     yield from _finding(
         facts,

@@ -436,7 +436,9 @@ def test_what_the_worker_calls_drift_is_said_once() -> None:
 def test_what_an_engine_says_is_told_with_figures() -> None:
     (finding,) = diagnose(store(engines={A: replace(ENGINE, usage=0.91, entries=659)}))
     assert finding.message.endswith(": a/0 910 in use, 659 held, of 1000")
-    assert finding.remedy
+    assert "`kvlens verify`" in finding.remedy
+    assert "restart of the engine" in finding.remedy
+    assert "connector" not in finding.remedy, "one that restarts asks for nothing before its position"
 
 
 def test_a_remark_says_what_it_is_about() -> None:
