@@ -229,7 +229,7 @@ class SourceHead(msgspec.Struct, omit_defaults=True, gc=False):
     last_seq: Number = -1
     """Last sequence number applied; -1 before the first batch."""
     passed_over: Natural = 0
-    """Batches after `last_seq` that came but could not be understood."""
+    """Batches right after `last_seq` that came but could not be understood; each may come again, and be."""
     opened_at: Moment = 0.0
     """Seconds since the epoch."""
     closed_at: Moment | None = None

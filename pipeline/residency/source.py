@@ -104,7 +104,7 @@ class SourceResidency:
                 head.health.duplicate_batches += 1
                 continue
             at = windows.event_time(batch.ts, batch.received_at, ahead=ahead, behind=behind)
-            if seq != last_seq + 1:
+            if seq != last_seq + 1 or head.passed_over:
                 self._jumped(last_seq, seq, at)
             window = windows.window_of(at)
             if window != head.window:
@@ -149,6 +149,7 @@ class SourceResidency:
             run.record.incarnation == head.incarnation
             and head.first_seq != NEVER
             and run.first_seq == head.last_seq + 1
+            and not head.passed_over
             and heard.last_batch_at is not None
             and heard.seen_live
             and heard.disconnected_from is None
@@ -223,7 +224,7 @@ class SourceResidency:
         """Count numbers in between, neither applied nor announced as a gap, as lost: the log lacks them."""
         head = self.head
         missing = seq - last_seq - 1 - head.passed_over
-        head.passed_over = 0
+        head.passed_over = max(0, last_seq + head.passed_over - seq)
         if missing > 0 and head.first_seq != NEVER:
             health.lost(head.health, missing)
             self._degrade(self._known_until(at))
@@ -276,7 +277,8 @@ class SourceResidency:
         elif isinstance(event, Gap):
             if event.last > head.last_seq:
                 health.lost(head.health, event.last - max(event.first, head.last_seq + 1) + 1)
-                head.last_seq, head.passed_over = event.last, 0
+                left = max(0, head.last_seq + head.passed_over - event.last)
+                head.last_seq, head.passed_over = event.last, left
             if event.last == head.last_seq:
                 # Also where the gap only reports that nothing confirms the last batch.
                 self._degrade(self._known_until(at))
@@ -368,13 +370,8 @@ class SourceResidency:
         """Return when a batch was published or a notice given; only the clock of an engine may be off."""
         if batch.seq is None:
             return batch.ts
-        settings = self.settings
-        return windows.event_time(
-            batch.ts,
-            batch.received_at,
-            ahead=settings.max_clock_ahead_seconds,
-            behind=settings.max_clock_behind_seconds,
-        )
+        ahead, behind = self.settings.max_clock_ahead_seconds, self.settings.max_clock_behind_seconds
+        return windows.event_time(batch.ts, batch.received_at, ahead=ahead, behind=behind)
 
     @property
     def opened(self) -> bool:

@@ -60,6 +60,8 @@ def changes_nothing(head: SourceHead, record: EventsRecord) -> bool:
         len(events) == len(record.batches)
         and not record.duplicates
         and record.role == head.role
+        and record.engine in ("", head.engine)
+        and record.wire_era in ("", head.wire_era)
         and {*record.remarks} <= {*head.remarks}
         and all(
             (

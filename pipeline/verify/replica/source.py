@@ -139,6 +139,8 @@ class SourceRecount:
         """Return whether a record only has counters that are known and reports of a known disconnection."""
         if record.role != self.role or any(remark not in self.life.remarks for remark in record.remarks):
             return False
+        if record.engine not in ("", self.life.engine) or record.wire_era not in ("", self.life.wire_era):
+            return False
         if record.duplicates or any(batch.seq is not None for batch in record.batches):
             return False
         for event in (event for batch in record.batches for event in batch.events):

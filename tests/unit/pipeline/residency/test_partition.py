@@ -265,6 +265,16 @@ def test_a_batch_nobody_understood_is_no_lost_batch() -> None:
     assert source.overall_trust().trust == "degraded"
 
 
+def test_a_batch_that_comes_again_and_is_understood_hides_no_later_loss() -> None:
+    bad = [notice(START, Undecodable("not_msgpack", seq=seq)) for seq in (1, 2)]
+    agent = applied(record(opened(START), batch(0, START), *bad), sent(1, START))
+    assert agent.source().head.passed_over == 1, "batch 2 is still known"
+    agent.apply(sent(3, START))
+    assert agent.source().head.health.lost_batches == 0
+    agent.apply(sent(5, START))
+    assert agent.source().head.health.lost_batches == 1
+
+
 def test_hashes_of_a_broken_length_cost_only_their_event() -> None:
     events = Stored(b"123", 16), Stored(packed(1), 16), Removed(b"12345")
     source = applied(record(batch(0, START, *events))).source()
