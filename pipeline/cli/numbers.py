@@ -17,7 +17,7 @@ _SHOWN_CHARACTERS = 40
 
 
 def _within(kind: click.ParamType, value: Any, found: float, context: tuple[Any, Any]) -> None:
-    if not math.isfinite(found) or abs(found) > MOST:
+    if not abs(found) <= MOST:  # refuses NaN, too
         text = str(value)
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
         kind.fail(f"{shown!r} is no number up to {MOST:,.0f}", *context)

@@ -32,8 +32,10 @@ DEFAULT = "default"
 _NOT_FINITE = "expected a finite number"
 # Kubernetes gives every pod such variables for each Service; a Service called kvlens must not stop us.
 _SERVICE_LINK = re.compile(
-    r"KVLENS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+    r"KVLENS_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
+_SERVICE_URL = re.compile(r"KVLENS_([A-Z0-9_]+_)?PORT=(tcp|udp|sctp)://.*")
+"""A number instead is a setting of ours, misspelt."""
 
 
 class ConfigurationError(DataError):
@@ -114,14 +116,10 @@ def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]
     except msgspec.ValidationError as error:
         raise ConfigurationError(name, explained(str(error), Settings)) from error
     given: list[tuple[str, ...]] = []
+    for path in _not_finite(tree, "$"):
+        raise ConfigurationError(name, explained(f"{_NOT_FINITE} - at `{path}`", Settings))
     for section, values in tree.items():
-        if section in list_types():
-            given.append((section,))
-            continue
-        for key, value in values.items():
-            given.append((section, key))
-            if not _finite(value):
-                raise ConfigurationError(name, f"{section}.{key}: {_NOT_FINITE}")
+        given += [(section,)] if section in list_types() else [(section, key) for key in values]
     return settings, given
 
 
@@ -159,10 +157,10 @@ def _from_environment(
                 value = _from_text(text, hint)
             except msgspec.DecodeError as error:
                 raise ConfigurationError(variable, explained(str(error), hint)) from error
-            if not _finite(value):
+            for _ in _not_finite(value, ""):
                 raise ConfigurationError(variable, _NOT_FINITE)
             yield variable, (section, key), value
-        elif not _SERVICE_LINK.fullmatch(variable):
+        elif not (_SERVICE_LINK.fullmatch(variable) or _SERVICE_URL.fullmatch(f"{variable}={text}")):
             known_names = [*known, *lists, *secrets]
             advice = nearest(variable, known_names) or "; `kvlens config show` lists all of them"
             raise ConfigurationError(variable, f"no such setting{advice}")
@@ -175,8 +173,16 @@ def _from_text(text: str, hint: Any) -> Any:
     return msgspec.convert(text, hint, strict=False)
 
 
-def _finite(value: object) -> bool:
-    return not isinstance(value, float) or math.isfinite(value)
+def _not_finite(value: object, path: str) -> Iterator[str]:
+    """Yield where a value from TOML has infinite numbers, or such that are none."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _not_finite(one, f"{path}.{key}")
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _not_finite(one, f"{path}[{number}]")
 
 
 def _list_from_json(variable: str, text: str, kind: Any) -> Any:

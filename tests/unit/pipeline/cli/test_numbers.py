@@ -20,7 +20,7 @@ def test_amounts_are_finite(text: str) -> None:
         assert len(str(refused.value)) < 200
 
 
-@pytest.mark.parametrize("text", ["1e3", "9" * 30, "-" + "9" * 30, "9" * 5000, "1.5", "nan", ""])
+@pytest.mark.parametrize("text", ["1e3", "9" * 30, "-" + "9" * 30, "9" * 400, "9" * 5000, "1.5", "nan", ""])
 def test_whole_numbers_fit(text: str) -> None:
     with pytest.raises(click.BadParameter):
         Whole().convert(text, None, None)

@@ -85,6 +85,7 @@ def test_a_secret_may_come_from_a_file():
     "variable",
     [
         "KVLENS_SERVICE_HOST",
+        "KVLENS_SERVICE_PORT",
         "KVLENS_SERVICE_PORT_HTTP",
         "KVLENS_CONNECTOR_PORT_8000_TCP_ADDR",
         "KVLENS_WORKER_PORT",
@@ -105,6 +106,10 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
         ('[kafka]\ncompression = "gzip"', "kafka.compression: 'gzip' is not one of none, zstd"),
         ("[worker]\ncheckpoint_seconds = 0", "worker.checkpoint_seconds: expected a number above 0"),
         ("[worker]\nstop_seconds = inf", "worker.stop_seconds: expected a finite number"),
+        (
+            '[[models]]\nname = "m"\ngpu_hour_price = inf',
+            "`gpu_hour_price` of [[models]] number 1: expected a finite number",
+        ),
         (ONE + "dp_ranks = 0", "`dp_ranks` of [[replicas]] number 1: expected a whole number of at least 1"),
         ('[[replicas]]\nid = "a"', "[[replicas]] number 1 lacks the key `model`"),
         (
@@ -232,6 +237,10 @@ def test_mistakes_in_the_file_are_refused_with_their_path(document: str, message
             {"KVLENS_KAFKA__BOOTSTRAP_SERVER": "a:1"},
             "KVLENS_KAFKA__BOOTSTRAP_SERVER: no such setting; did you mean "
             "`KVLENS_KAFKA__BOOTSTRAP_SERVERS`?",
+        ),
+        (
+            {"KVLENS_PAGE_PORT": "9000"},
+            "KVLENS_PAGE_PORT: no such setting; did you mean `KVLENS_PAGE__PORT`?",
         ),
         (
             {"KVLENS_KAFKA__GROUP_FILE": "/secret"},
