@@ -15,7 +15,7 @@ from pipeline.fleet.hashing.comparison import Comparing
 from pipeline.fleet.hashing.groups import HashGroups
 from pipeline.fleet.index import CHUNK, Index
 from pipeline.fleet.kernel.columns import Changes, Pieces
-from pipeline.fleet.kernel.counts import DONE, ENDED_FULL, REFILLS_FULL, WINDOW
+from pipeline.fleet.kernel.counts import CLOCK_MOVED, DONE, ENDED_FULL, REFILLS_FULL, WINDOW
 from pipeline.fleet.kernel.follow import GPU, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
@@ -29,7 +29,7 @@ from pipeline.fleet.snapshot import Base, Bases, load
 from pipeline.fleet.soundness import contradiction
 from pipeline.fleet.transfers import Transfers
 from pipeline.fleet.undecided import Undecided
-from pipeline.fleet.waiting import WaitingChanges
+from pipeline.fleet.waiting import Due, WaitingChanges
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.reading import windows
@@ -221,17 +221,19 @@ class FleetState(State[ResidencyRecord, Cut]):
             self._out_of_order["late"] += late
 
     def _count_due(self, until: float, offset: int) -> None:
-        """Count all changes that are due, and the earliest beyond the number that may wait."""
-        beyond = self._waiting.beyond(self._settings.max_waiting)
-        waited = self._waiting.count
-        due = self._waiting.take(max(until, beyond))
-        if due is None:
-            return
-        if beyond > until:
+        """Count all changes that are due, then the earliest beyond the number that may wait."""
+        self._transfers.counted(until)
+        self._count(self._waiting.take(until), offset)
+        if (beyond := self._waiting.beyond(self._settings.max_waiting)) > -math.inf:
+            waited = self._waiting.count
+            self._count(self._waiting.take(beyond), offset)
             self._out_of_order["too_many_wait"] += waited - self._waiting.count
-        self.head.counted_to = max(self.head.counted_to, due.latest)
-        self._follow(due.changes, due.pieces, offset)
-        self._comparing.meet(due.changes, due.origins)
+
+    def _count(self, due: Due | None, offset: int) -> None:
+        if due is not None:
+            self.head.counted_to = max(self.head.counted_to, due.latest)
+            self._follow(due.changes, due.pieces, offset)
+            self._comparing.meet(due.changes, due.origins)
 
     def apply_all(self, records: Sequence[tuple[int, ResidencyRecord]]) -> None:
         """Apply pairs of offset and record, one after the other."""
@@ -266,13 +268,11 @@ class FleetState(State[ResidencyRecord, Cut]):
                     horizon,
                     max_losses,
                 )
-                if why == DONE:
-                    break
                 if why == REFILLS_FULL:
                     index.refills = make_room(index.refills)
                 elif why == ENDED_FULL:
                     self._rows += self._open.ended_fills()
-                else:
+                elif why == CLOCK_MOVED:
                     self._window_begins(windows.window_of(changes.times[at]), offset)
         self._rows += self._open.ended_fills()
         self._rows += self._transfers.count(index, self._open, offset)

@@ -27,12 +27,15 @@ from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Packed, Table, fields_of, rows_of
 from pipeline.residency.row_bytes import concatenated, copied
 from schemas.fleet_checkpoints import FleetHead, TableName
-from schemas.residency import Decisions
+from schemas.residency import LATEST_CHANGE, Decisions
 from schemas.rows import Row
 
 LATER = 60.0
 """Seconds of event time. A run that no shard decided on is given up once all shards that decide are so far
 past it: its last block did not reach its shard, for instance because a record was set aside."""
+SAYS_SECONDS = 30.0
+"""Of event time. Where any shard decides, each reports this often how far it is, although it has nothing to
+decide: fills that wait in the others could not be given up otherwise."""
 MOST = 1 << 20
 """Most fills that wait in a shard; beyond them, the oldest count as computed."""
 MOST_KEPT = 1 << 15
@@ -54,6 +57,7 @@ class Transfers:
         """How many decisions ever came."""
         self._new: list[npt.NDArray[np.void]] = []
         """Own decisions since the last cut."""
+        self._counted_to, self._said_to = 0.0, 0.0
         room = np.zeros(len(fills) + 1024, FILL)
         room[: len(fills)] = fills
         self.waiting = Waiting(
@@ -96,12 +100,19 @@ class Transfers:
         )
         self._learn(rows)
 
-    def take(self, event_time: float) -> Iterator[Decisions]:
-        """Yield what this shard decided since the last call, at `event_time`, for all other shards."""
-        if not self._new:
+    def counted(self, until: float) -> None:
+        """Note that all changes up to this event time count now; beyond all times if none has to wait."""
+        if until <= LATEST_CHANGE:
+            self._counted_to = max(self._counted_to, until)
+
+    def take(self, latest: float) -> Iterator[Decisions]:
+        """Yield for all other shards what this one decided since the last call, with changes up to `latest`."""
+        event_time = max(latest, self._counted_to)
+        says = self._head.decided_to and event_time >= self._said_to + SAYS_SECONDS
+        if not self._new and not says:
             return
-        rows = concatenated(self._new)
-        self._new = []
+        rows = concatenated([rows_of(ANSWER, ()), *self._new])
+        self._new, self._said_to = [], event_time
         yield Decisions(
             self._shard,
             event_time,

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline.fleet.state import FleetState
 from pipeline.verify.fleet.transfers import run_of
 from schemas.fleet_rows import FillsRow, RedundancyRow
 from schemas.residency import (
@@ -103,6 +104,29 @@ def test_what_was_evicted_and_came_by_transfer_was_moved_again() -> None:
     assert (row.filled_tokens, row.transferred_tokens) == (7 * SIZE, 5 * SIZE)
     assert row.transferred_again_tokens == 2 * SIZE
     assert (row.peer_and_evicted_tokens, row.cold_tokens) == (SIZE, SIZE)
+
+
+def test_a_run_whose_last_block_is_missing_is_given_up_though_its_shard_decides_on_nothing_more() -> None:
+    """The record with that block was set aside, say, and what comes later is of other sources."""
+    state, other = (FleetState(shard, Fleet(), carry_seconds=0.0, shards=2) for shard in range(2))
+    went = iter(range(100))
+
+    def applied(shard: FleetState, *sources: SourceChanges, decisions: Decisions | None = None) -> None:
+        shard.apply(next(went), ResidencyRecord(0, 0, 0, [*sources], decisions=decisions))
+
+    for one in (state, other):
+        applied(one, said("p", changes({1: START, 2: START})), said("d", changes({2: START + 1}, end=2)))
+    applied(other, said("d", changes({2: START + 1}, end=2), receives=True))
+    applied(state, said("d", changes({1: START + 2}, end=ELSEWHERE), receives=True))
+    for decisions in other.cut(0.0).decisions:
+        applied(state, decisions=decisions)
+    for later in (30.0, 61.0, 92.0, 123.0):
+        for one, another in ((state, other), (other, state)):
+            applied(one, said("p", changes({1000 + round(later): START + later})))
+            for decisions in one.cut(0.0).decisions:
+                applied(another, decisions=decisions)
+    assert state.take_out_of_order() == {"undecided": 1}
+    assert not [*other.cut(0.0).decisions], "nothing new, and too early to report again"
 
 
 def test_what_receivers_hold_is_no_peer_of_others_and_no_copy_too_many() -> None:
