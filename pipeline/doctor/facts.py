@@ -46,6 +46,8 @@ class GroupFacts:
     """Records not yet taken into a checkpoint, by partition; an empty partition has 0."""
     saved_at: Mapping[int, float]
     """When the newest checkpoint of a partition was written."""
+    waiting_since: Mapping[int, float] = field(default_factory=dict)
+    """When the oldest waiting record of a partition was written; empty unless checkpoints could be read."""
     rare_checkpoints: bool = False
     """Whether checkpoints are only written now and then, so that their age says nothing."""
     at_most: frozenset[int] = frozenset()

@@ -169,18 +169,18 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
             "what slows them",
             tuple(f"partition {number}" for number in sorted(behind)),
         )
-    ages = {number: at - saved for number, saved in group.saved_at.items()}
-    late = sorted(
-        number
+    # A partition that was idle is saved when its first record waits; a new one was never saved before.
+    ages = {
+        number: at - max(times)
         for number, count in group.waiting.items()
-        if count and not group.rare_checkpoints and ages.get(number, 0.0) > CHECKPOINT_SECONDS
-    )
-    if late:
-        oldest = max(at - group.saved_at[number] for number in late)
+        if count and (times := [of[number] for of in (group.saved_at, group.waiting_since) if number in of])
+    }
+    late = sorted(number for number, age in ages.items() if age > CHECKPOINT_SECONDS)
+    if late and not group.rare_checkpoints:
         yield Finding(
             "checkpoint-old",
             "problem",
-            f"records wait, but the last checkpoint of {group.name} is {oldest:.0f} s old",
+            f"records wait, but {group.name} has saved none for {max(ages[number] for number in late):.0f} s",
             "look at the worker's log: ClickHouse may be away, or the worker makes no progress",
             tuple(f"partition {number}" for number in late),
         )

@@ -45,22 +45,25 @@ async def ask_group(
         # An offset beyond the end is of a deleted topic of the same name.
         if place in committed and committed[place].offset <= ends[place]:
             starts[place] = max(starts[place], committed[place].offset)
-    waiting, left = await _counted(consumer, starts, ends)
+    waiting, left, since = await _counted(consumer, starts, ends)
     return GroupFacts(
         name,
         topic,
         members,
         {place.partition: waiting[place] + left[place] for place in places},
         {},
+        {place.partition: at for place, at in since.items()},
         at_most=frozenset(place.partition for place in places if left[place]),
     )
 
 
 async def _counted(
     consumer: AIOKafkaConsumer, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return how many records were counted, and how many offsets were left out because of the bounds."""
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, float]]:
+    """Return how many records were counted, how many offsets were left out because of the bounds, and when
+    the first record was written."""
     records = dict.fromkeys(starts, 0)
+    since: dict[TopicPartition, float] = {}
     left = {place: max(0, ends[place] - start) for place, start in starts.items()}
     behind = [place for place, offsets in left.items() if offsets]
     if behind:
@@ -75,10 +78,12 @@ async def _counted(
             for place, fetched in (await consumer.getmany(*behind, timeout_ms=200)).items():
                 new = [record for record in fetched if record.offset < ends[place]]
                 records[place] += len(new)
+                if new:
+                    since.setdefault(place, new[0].timestamp / 1000)
                 size += sum(len(record.value or b"") for record in new)
             for place in list(behind):
                 left[place] = max(0, ends[place] - await consumer.position(place))
                 if not left[place]:
                     behind.remove(place)
                     consumer.pause(place)
-    return records, left
+    return records, left, since

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Container, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -102,7 +102,11 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         unanswered=unanswered,
         brokers=brokers,
         topics=tuple(topics),
-        groups=tuple(_with_checkpoints(settings, group, reader) for group in groups if group is not None),
+        groups=tuple(
+            _with_checkpoints(settings, group, reader, present if tail else {})
+            for group in groups
+            if group is not None
+        ),
         log=reader.log,
         log_seconds=reached,
         newest_record_at=reader.newest_record_at,
@@ -113,11 +117,14 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
     )
 
 
-def _with_checkpoints(settings: Settings, group: GroupFacts, reader: LogReader) -> GroupFacts:
-    checkpoints = {name: saved for name, _, saved in _agents(settings)}
+def _with_checkpoints(
+    settings: Settings, group: GroupFacts, reader: LogReader, topics_read: Container[str]
+) -> GroupFacts:
+    checkpoints = {name: saved for name, _, saved in _agents(settings)}[group.name]
     return replace(
         group,
-        saved_at=reader.saved_at.get(checkpoints[group.name], {}),
+        saved_at=reader.saved_at.get(checkpoints, {}),
+        waiting_since=group.waiting_since if checkpoints in topics_read else {},
         # The other agents write a base only now and then, and read what came after it again.
         rare_checkpoints=group.topic != topic_name(settings.kafka, "events"),
     )

@@ -231,6 +231,7 @@ async def test_the_log_positions_checkpoints_and_groups(settings: Settings) -> N
     assert (group.name, group.members) == (f"{kafka.group}.replica", 0)
     assert {number: count for number, count in group.waiting.items() if count} == {3: 3}
     assert group.saved_at[3] == pytest.approx(now, abs=30)
+    assert group.waiting_since == {3: pytest.approx(now - 40, abs=0.01)}, "the first not committed"
 
     consumer = AIOKafkaConsumer(
         events, bootstrap_servers=kafka.bootstrap_servers, group_id=f"{kafka.group}.replica"

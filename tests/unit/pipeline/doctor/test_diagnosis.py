@@ -200,6 +200,7 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("no-worker", "problem", group(members=0), ("kvlens.replica",)),
     ("consumer-lag", "problem", group(waiting={0: 0, 1: 5000}), ("partition 1",)),
     ("checkpoint-old", "problem", group(saved_at={0: NOW - 900, 1: NOW - 300}), ("partition 1",)),
+    ("checkpoint-old", "problem", group(saved_at={}, waiting_since={1: NOW - 61}), ("partition 1",)),
     (
         "records-set-aside",
         "problem",
@@ -280,6 +281,10 @@ HARMLESS: dict[str, Callable[[], Facts]] = {
     "a topic with a larger message bound": lambda: topic(config={**CONFIG, "max.message.bytes": "9000000"}),
     "a configuration that may not be read": lambda: topic(config={}),
     "an old checkpoint where nothing waits": lambda: group(waiting={0: 0}, saved_at={0: NOW - 9999}),
+    "a partition that was idle": lambda: group(saved_at={1: NOW - 9999}, waiting_since={1: NOW - 1}),
+    "a partition that catches up": lambda: group(saved_at={1: NOW - 1}, waiting_since={1: NOW - 9999}),
+    "a new partition": lambda: group(saved_at={}, waiting_since={1: NOW - 59}),
+    "checkpoints that could not be read": lambda: group(saved_at={}),
     "an old base of an agent that writes few": lambda: group(
         waiting={0: 9}, saved_at={0: NOW - 9999}, rare_checkpoints=True
     ),

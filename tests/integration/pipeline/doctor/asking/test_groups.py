@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -68,9 +69,12 @@ async def log(broker: EmbeddedBroker) -> AsyncIterator[Log]:
 async def test_offsets_that_are_no_records_do_not_wait(log: Log) -> None:
     assert (await log.asked()).waiting == {0: 0, 1: 0}
     await log.write(1)
-    assert (await log.asked()).waiting == {0: 1, 1: 1}
+    asked = await log.asked()
+    assert asked.waiting == {0: 1, 1: 1}
+    assert asked.waiting_since == pytest.approx(dict.fromkeys((0, 1), time.time()), abs=60)
     await log.commit(1)
-    assert (await log.asked()).waiting == {0: 0, 1: 0}, "only the marker is behind it"
+    asked = await log.asked()
+    assert (asked.waiting, asked.waiting_since) == ({0: 0, 1: 0}, {}), "only the marker is behind it"
     for _ in range(3):
         await log.write(400, commit=False)
     asked = await log.asked()
