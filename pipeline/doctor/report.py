@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from connectors.process.addresses import printable
-from pipeline.doctor.facts import Facts, SourceId
+from pipeline.doctor.facts import Facts, GroupFacts, SourceId
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
 from pipeline.doctor.source_checks import clock
 from pipeline.text_table import counted, text_table
@@ -71,15 +71,19 @@ def as_text(facts: Facts, findings: Sequence[Finding], width: int | None = None)
         yield from text_table(rows, width=width, expendable=_EXPENDABLE)
         yield ""
     for group in facts.kafka.groups:
-        saved = max(group.saved_at.values(), default=None)
-        checkpoint = (
-            "no checkpoint" if saved is None else f"checkpoint {max(0.0, facts.at - saved):.0f} s ago"
-        )
         waiting = group.waiting_in_words()
         records = "record waits" if waiting == "1" else "records wait"
-        yield f"{group.name}: {counted(group.members, 'worker')}, {waiting} {records}, {checkpoint}"
+        yield f"{group.name}: {counted(group.members, 'worker')}, {waiting} {records}, {_saved(group, facts.at)}"
     if facts.store.written_at is not None:
         yield f"tables: last written {max(0.0, facts.at - facts.store.written_at):.0f} s ago"
+
+
+def _saved(group: GroupFacts, at: float) -> str:
+    """Return when the newest and the oldest of a group's partitions were saved."""
+    ages = sorted({f"{max(0.0, at - saved):.0f}" for saved in group.saved_at.values()}, key=int)
+    if len(ages) < 2:
+        return f"checkpoint {ages[0]} s ago" if ages else "no checkpoint"
+    return f"checkpoints {ages[0]} to {ages[-1]} s ago"
 
 
 def _wrapped(line: str, width: int | None) -> list[str]:

@@ -392,6 +392,20 @@ def test_the_text_leads_with_the_verdict_and_fits_the_terminal() -> None:
     assert all(finding.remedy in whole for finding in findings if finding.remedy)
 
 
+@pytest.mark.parametrize(
+    ("saved", "said"),
+    [
+        ({0: NOW - 900.4, 1: NOW - 1, 2: NOW - 30}, "checkpoints 1 to 900 s ago"),
+        ({0: NOW - 1.1, 1: NOW - 0.9}, "checkpoint 1 s ago"),
+        ({0: NOW + 3}, "checkpoint 0 s ago"),
+        ({}, "no checkpoint"),
+    ],
+)
+def test_the_text_has_the_oldest_checkpoint_too(saved: dict[int, float], said: str) -> None:
+    (line,) = [line for line in as_text(group(saved_at=saved), []) if line.startswith("kvlens.replica")]
+    assert line.split(", ")[-1] == said
+
+
 def test_every_code_has_an_entry_in_the_runbook() -> None:
     page = (ROOT / "docs" / "operations.md").read_text()
     missing = {code for code, *_ in PLANTED if f"`{code}`" not in page}
