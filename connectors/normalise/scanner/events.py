@@ -129,8 +129,8 @@ def put_events(
             if o < 0:
                 return -1, o, 0, 0
         else:
-            if fields[F_MEDIUM] >= 0 and text_at(data, fields[F_MEDIUM], end)[1] > 0:
-                return -1, o, 0, 0  # it clears one medium only, which is rare
+            if fields[F_MEDIUM] >= 0 and text_at(data, fields[F_MEDIUM], end)[1] not in (0, -2):
+                return -1, o, 0, 0  # it may clear one medium only, which is rare
             out[o] = 0x81
             o = put(out, o + 1, W_CLEARED)
         written += 1

@@ -65,6 +65,7 @@ def test_what_changes_nothing_is_counted_and_left_out_by_every_decoder() -> None
         (["AllBlocksCleared", "CPU"], "cpu"),
         ({"type": "AllBlocksCleared", "medium": "CPU_PINNED"}, "cpu"),
         (["AllBlocksCleared", "NVME"], "nvme"),
+        (["AllBlocksCleared", "Größe"], "grösse"),
         (["AllBlocksCleared", None], None),
         (["AllBlocksCleared", ""], None),
         ({"type": "AllBlocksCleared", "medium": None}, None),
