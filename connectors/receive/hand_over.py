@@ -126,8 +126,8 @@ class HandOver:
         if not sources:
             return
         taken = bundles.data.size + MESSAGE_OVERHEAD_BYTES * bundles.messages
-        self._arrived.append(Together(sources, bundles, now, taken))
         self._count(bundles.messages, taken)
+        self._arrived.append(Together(sources, bundles, now, taken))
 
     def put_last(self, source: Key, now: float) -> None:
         """Append a mark that nothing more of a source will come; `tell` must follow."""
@@ -148,13 +148,13 @@ class HandOver:
         self.call(self._some.set)
 
     def _count(self, messages: int, size: int, source: Key | None = None) -> None:
-        """Count what is put; for a single `source` before it is appended, as it may be taken at once."""
+        """Count what is put, before it is appended: it may be taken, and released, at once."""
         self.put_messages += messages
         with self._lock:
             if source is not None:
                 self._unseen_bytes[source] = self._unseen_bytes.get(source, 0) + size
             self._waiting_bytes += size
-            self.full = self._waiting_bytes >= self._bound
+            self.full |= self._waiting_bytes >= self._bound
 
     def _see(self, received: Received) -> None:
         with self._lock:

@@ -1,0 +1,26 @@
+"""The bound between the subscriber's thread and the event loop."""
+
+from __future__ import annotations
+
+from connectors.frames.bundle import Bundle
+from connectors.receive.hand_over import HandOver
+from connectors.receive.received import MESSAGE_OVERHEAD_BYTES
+
+
+def test_it_is_full_until_half_of_it_is_free_whatever_is_put_meanwhile() -> None:
+    woken = []
+    hand_over = HandOver(10_000, lambda: woken.append(True))
+
+    def put(size: int) -> None:
+        messages = Bundle.of([(b"", bytes(8), b"x")])
+        hand_over.put(("a", 0), messages, size - MESSAGE_OVERHEAD_BYTES, 0.0)
+
+    put(10_000)
+    assert hand_over.full
+    hand_over.release(4_000)
+    put(1_000)  # what a closed socket still held
+    assert hand_over.full, "7,000 of 10,000 wait"
+    hand_over.release(1_999)
+    assert (hand_over.full, woken) == (True, [])
+    hand_over.release(1)
+    assert (hand_over.full, woken) == (False, [True])
