@@ -97,7 +97,9 @@ def _told(first: Past, second: Past | None, moment: float) -> dict[str, Any]:
             row["came"] = len((after or set()) - (before or set())) if both else None
             row["went"] = len((before or set()) - (after or set())) if both else None
         rows.append(row)
-    return {"at": moment, "whole_from": first.whole_from, "records": first.records, "held": rows}
+    reaches = [of.whole_from for of in (first, second) if of is not None and of.whole_from is not None]
+    whole_from = max(reaches, default=None)
+    return {"at": moment, "whole_from": whole_from, "records": first.records, "held": rows}
 
 
 def _counts(of: Past, moment: float) -> dict[tuple[str, int, str], int]:

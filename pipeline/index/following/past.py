@@ -44,7 +44,7 @@ class Past:
     """Number of records applied."""
     whole_from: float | None
     """If retention has removed the beginning of the log: the time back to which every partition reaches, in
-    seconds since the epoch. What was stored before that is unknown."""
+    seconds since the epoch; it may be later than the moment. What was stored before that is unknown."""
 
     def held(self) -> dict[Key, set[tuple[int, int]] | None]:
         """Return the (group, hash) pairs of each key; None where an engine announces two granularities."""
@@ -78,7 +78,7 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
     number, indexes = shard_numbers(share)
     sources = Sources() if sources is None else sources
     reader, metrics = EventsReader(settings), IndexMetrics()
-    records, begins = 0, []
+    records, begins = 0, list[float]()
     try:
         async with started_consumer(
             enable_auto_commit=False,
@@ -91,7 +91,7 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
                 place = TopicPartition(topic, partition)
                 begin, oldest = await _read(consumer, place, Applying(reader, state, metrics), at)
                 records += state.next_offset - begin
-                if begin and oldest is not None:
+                if begin:
                     begins.append(oldest)
     except KAFKA_FAILURES as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
@@ -100,8 +100,11 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
 
 async def _read(
     consumer: AIOKafkaConsumer, place: TopicPartition, applying: Applying, at: float
-) -> tuple[int, float | None]:
-    """Apply a partition up to a moment; return its first offset and when that record was written."""
+) -> tuple[int, float]:
+    """Apply a partition up to a moment; return its first offset and when that record was written.
+
+    Of a partition without records the second is the moment.
+    """
     consumer.assign([place])
     begin = (await consumer.beginning_offsets([place]))[place]
     end = (await consumer.end_offsets([place]))[place]
@@ -121,4 +124,6 @@ async def _read(
             for portion in portions(came):
                 applying.apply(portion)
         state.let_go()
+    if oldest is None:
+        oldest = at if later is None else later.timestamp / 1000
     return begin, oldest

@@ -179,3 +179,27 @@ def test_what_the_log_has_lost_is_not_said_to_be_complete(log: IndexLog) -> None
     told = found.index.replicas(moment)
     assert told
     assert any(one.trust != "complete" for one in told)
+
+
+def test_where_the_log_does_not_reach_back_to_the_moment_nothing_is_said_to_be_whole(
+    log: IndexLog, tmp_path: Path
+) -> None:
+    """Before the oldest record that is left, and where none is left."""
+    _, records = fleet(37, 10)
+    before = between()
+    (moment,) = published(log, records, 1)
+    asyncio.run(forget(log, 1))
+    early = asyncio.run(past(log.settings, before))
+    late = asyncio.run(past(log.settings, moment))
+    assert (early.records, early.whole_from) == (0, late.whole_from)
+    assert early.whole_from is not None
+    assert before < early.whole_from <= moment
+    config = tmp_path / "kvlens.toml"
+    config.write_text(as_toml(log.settings))
+    command = [*KVLENS, "at", shown(before), "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "the log reaches back to" in done.stdout
+    asyncio.run(forget(log, len(records)))
+    nothing = asyncio.run(past(log.settings, moment))
+    assert (nothing.records, nothing.whole_from) == (0, moment)

@@ -7,8 +7,11 @@ import time
 import click
 import pytest
 
-from pipeline.cli.commands.at import at
+from pipeline.cli.commands.at import _told, at
 from pipeline.cli.numbers import Moment
+from pipeline.index.following.past import Past
+from pipeline.index.following.sources import Sources
+from pipeline.index.index import Index
 
 
 def test_moments_are_dates_or_seconds_ago() -> None:
@@ -29,3 +32,14 @@ def test_seconds_ago_are_no_options() -> None:
     context = at.make_context("at", ["-3600", "--against", "-60", "--model", "m", "--hash", "-77"])
     assert context.params["hashes"] == ("-77",)
     assert context.params["against"] - context.params["moment"] == pytest.approx(3540, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"), [(5.0, 7.0, 7.0), (5.0, None, 5.0), (None, 7.0, 7.0), (None, None, None)]
+)
+def test_what_two_moments_say_is_whole_only_where_both_are(
+    first: float | None, second: float | None, both: float | None
+) -> None:
+    one, other = (Past(Index(sources := Sources()), sources, 0, reach) for reach in (first, second))
+    assert _told(one, other, 9.0)["whole_from"] == both
+    assert _told(one, None, 9.0)["whole_from"] == first
