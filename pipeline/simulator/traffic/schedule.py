@@ -56,7 +56,10 @@ class ScheduleError(DataError, ValueError):
     line = "{text}: {reason}"
 
 
-_FORM = re.compile(r"(?P<seconds>\d+(\.\d+)?):(?P<action>\w+)=(?P<what>[\w-]+)(,(?P<batches>\d+))?")
+_NUMBER = r"\d{1,9}"
+_FORM = re.compile(
+    rf"(?P<seconds>{_NUMBER}(\.\d+)?):(?P<action>\w+)=(?P<what>[\w-]+)(,(?P<batches>{_NUMBER}))?", re.ASCII
+)
 
 
 def scheduled(text: str, replicas: int) -> Scheduled:
@@ -78,7 +81,7 @@ def _change(text: str, found: re.Match[str], replicas: int) -> Change:
             if what == routing:
                 return Rerouting(routing)
         raise ScheduleError(text, f"the routings are {', '.join(ROUTINGS)}")
-    if not what.isdigit() or int(what) >= replicas:
+    if not re.fullmatch(_NUMBER, what, re.ASCII) or int(what) >= replicas:
         raise ScheduleError(text, f"the replicas are 0 to {replicas - 1}")
     if action == "restart":
         return Restart(int(what))

@@ -16,7 +16,7 @@ from pipeline.local.clickhouse.engine import Answer, Engine, EngineConnection, q
 from pipeline.local.clickhouse.errors import ACCESS_DENIED, NOT_IMPLEMENTED, SYNTAX_ERROR, StoreError
 from pipeline.local.clickhouse.http.hello import hello_block
 from pipeline.local.clickhouse.http.reply import Reply, failed
-from pipeline.local.clickhouse.http.request import Request, read_request, split_statement
+from pipeline.local.clickhouse.http.request import Request, read_request, split_statement, whole_number
 from pipeline.local.clickhouse.statements import (
     DEFAULT_FORMAT,
     STREAMABLE,
@@ -103,6 +103,8 @@ class Front:
         self, request: Request, reply: Reply, account: Account, name: str
     ) -> web.StreamResponse:
         must_exist = request.query.get("session_check", "0") == "1"
+        # Before it is entered: nothing may fail between that and `leave_session`, or it stays locked.
+        keep_seconds = _session_seconds(request)
         connection = await self._run(
             self._engine.enter_session, account.name, name, must_exist, account.readonly
         )
@@ -119,7 +121,7 @@ class Front:
                         connection.query, f"DROP TEMPORARY TABLE IF EXISTS {quoted_name(table.name)}"
                     )
         finally:
-            self._engine.leave_session(account.name, name, _session_seconds(request))
+            self._engine.leave_session(account.name, name, keep_seconds)
 
     async def _load_external(self, connection: EngineConnection, request: Request) -> None:
         for table in request.external:
@@ -214,6 +216,5 @@ async def _in_its_form(
 
 
 def _session_seconds(request: Request) -> float:
-    text = request.query.get("session_timeout", "")
-    seconds = float(text) if text.isdigit() else _DEFAULT_SESSION_SECONDS
-    return min(seconds, _LONGEST_SESSION_SECONDS)
+    seconds = whole_number(request.query.get("session_timeout", ""))
+    return _DEFAULT_SESSION_SECONDS if seconds is None else min(float(seconds), _LONGEST_SESSION_SECONDS)

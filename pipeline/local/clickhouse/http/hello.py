@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from pipeline.local.clickhouse.http.request import whole_number
 from pipeline.local.clickhouse.statements import calls
 
 # From here on a column of a block says whether its serialization is a custom one.
@@ -20,9 +21,8 @@ _BLOCK_INFO = b"\x01\x00" + b"\x02" + struct.pack("<i", -1) + b"\x00"
 
 def hello_block(query: Mapping[str, str], statement: bytes, version: str, timezone: str) -> bytes | None:
     """Return the Native block that answers the driver's first question; None for any other question."""
-    text = query.get("client_protocol_version", "0")
-    protocol = int(text) if text.isdigit() else 0
-    if protocol == 0 or calls(statement) != {"displayname", "version", "revision", "timezone"}:
+    protocol = whole_number(query.get("client_protocol_version", ""))
+    if not protocol or calls(statement) != {"displayname", "version", "revision", "timezone"}:
         return None
     columns = [
         (b"displayName()", b"String", _string(b"kvlens embedded")),

@@ -41,6 +41,7 @@ _NOT_SETTINGS = frozenset(
 _EXTERNAL_SUFFIXES = ("_format", "_structure", "_types")
 _READ_BYTES = 1 << 18
 _LONGEST_STATEMENT = 4 << 20  # without the data of an INSERT
+_MOST_DIGITS = 18
 
 
 class ExternalTable(NamedTuple):
@@ -113,6 +114,12 @@ async def read_request(http: web.Request) -> Request:
     # Asked for, or implied by the method, as on a server; a client cannot lift the limit of its account.
     readonly = http.method in ("GET", "HEAD") or query.get("readonly", "0") != "0"
     return Request(query, http.headers, body, external, readonly)
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that a parameter is; None where it is none, or has too many digits."""
+    # `isdigit` alone is true of characters, and of lengths, that `int` refuses.
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 async def split_statement(request: Request) -> tuple[Head, bytes, AsyncIterator[bytes]]:

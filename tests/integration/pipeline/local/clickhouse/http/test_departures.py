@@ -87,3 +87,16 @@ async def test_pages_of_other_sites_reach_nothing(http: ClientSession, headers: 
 async def test_a_statement_that_is_no_text_is_the_client_s_fault(http: ClientSession) -> None:
     async with http.post("/", data=b"SELECT '\xff'") as answer:
         assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (400, "62")
+
+
+@pytest.mark.parametrize("timeout", ["²", "soon", "9" * 400])
+async def test_a_session_whose_timeout_is_no_number_is_kept_and_is_free(
+    http: ClientSession, timeout: str
+) -> None:
+    """A server refuses such a request."""
+    params = {"session_id": f"strange-{timeout[:4]}", "session_timeout": timeout}
+    said = []
+    for statement in ("SET max_threads = 3", "SELECT getSetting('max_threads')"):
+        async with http.post("/", params=params, data=statement) as answer:
+            said.append((answer.status, await answer.text()))
+    assert said == [(200, ""), (200, "3\n")]

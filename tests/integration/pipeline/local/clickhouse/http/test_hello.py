@@ -47,6 +47,8 @@ async def test_the_answer_is_one_block_of_the_asked_protocol(store: EmbeddedStor
     [
         ({}, _QUESTION),
         ({"client_protocol_version": "0"}, _QUESTION),
+        ({"client_protocol_version": "²"}, _QUESTION),
+        ({"client_protocol_version": "9" * 5000}, _QUESTION),
         ({"client_protocol_version": "54460"}, b"SELECT version()"),
     ],
 )
