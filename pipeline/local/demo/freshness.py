@@ -19,19 +19,25 @@ class FreshnessMeter:
 
     def __init__(self) -> None:
         self._waiting: dict[Source, deque[tuple[int, float]]] = {}
+        self._newest: dict[Source, int] = {}
+        """Number of the last batch that each source published."""
         self._samples: deque[float] = deque(maxlen=MAX_SAMPLES)
 
     def published(self, source: Source, seq: int, at: float) -> None:
         """Note a batch that arrived; a sequence number that goes back begins a new engine session."""
         waiting = self._waiting.setdefault(source, deque(maxlen=MAX_SAMPLES))
-        if waiting and seq <= waiting[-1][0]:
+        if seq <= self._newest.get(source, -1):
             waiting.clear()
+        self._newest[source] = seq
         waiting.append((seq, at))
 
     def queryable(self, last_seqs: Mapping[Source, int], at: float) -> None:
         """Note that a query, answered at `at`, saw the sources at these sequence numbers."""
         for source, last_seq in last_seqs.items():
-            waiting = self._waiting.get(source, deque())
+            newest = self._newest.get(source)
+            if newest is None or last_seq > newest:
+                continue  # the table still has the engine session before
+            waiting = self._waiting[source]
             while waiting and waiting[0][0] <= last_seq:
                 self._samples.append(at - waiting.popleft()[1])
 

@@ -39,6 +39,21 @@ def test_freshness_is_from_publication_to_the_first_query_that_saw_it():
     assert meter.quantile(0.0) == 0.25
 
 
+@pytest.mark.parametrize("seen", [8, 9])
+def test_what_a_table_has_of_the_session_before_makes_nothing_visible(seen: int):
+    """Whether all of that session was seen, or not."""
+    meter = FreshnessMeter()
+    for seq in range(10):
+        meter.published(("a", 0), seq, 1.0)
+    meter.queryable({("a", 0): seen}, 2.0)
+    meter.published(("a", 0), 0, 20.0)
+    meter.published(("a", 0), 1, 20.5)
+    meter.queryable({("a", 0): seen}, 20.75)
+    meter.queryable({("a", 0): 9}, 21.0)
+    meter.queryable({("a", 0): 1}, 23.0)
+    assert (meter.quantile(0.0), meter.quantile(0.99)) == (1.0, 3.0)
+
+
 def test_the_table_shows_bounds_and_what_is_not_known():
     lines = table([GPU, CPU])
     assert lines[1].split() == (
