@@ -86,7 +86,10 @@ class Supervisor:
         self._watched.append(_Watched(name, service, self._clock(), storage))
 
     def check(self) -> None:
-        """Restart what has died; never waits, so that no part keeps another one from coming back."""
+        """Restart what has died, one part after the other, without waiting until it is ready.
+
+        Each restart may take some seconds: it waits for what is left of the part, its directory and its port.
+        """
         for watched in self._watched:
             now = self._clock()
             if watched.restart_at is not None:
