@@ -23,7 +23,7 @@ from pipeline.index.holdings.matching import MATCH, SOURCE, Beside, Pools, Scrat
 from pipeline.index.holdings.sets import ROWS_USED, Words, no_counts
 from pipeline.index.holdings.size_lists import SizeLists
 from pipeline.index.holdings.usable import NOBODY, POOL
-from pipeline.index.holdings.words import MOST_COPIES, MOST_POOLS, SEVERAL_SIZES
+from pipeline.index.holdings.words import MOST_COPIES, MOST_POOLS, MOST_SIZES, SEVERAL_SIZES
 from pipeline.reading.columns import Events, Hashes
 from pipeline.residency.counting.block_entries import BlockColumns
 from pipeline.residency.counting.copies import Sizes
@@ -126,6 +126,7 @@ class Holdings:
 
     def describe(self, pool: int, sizes: Sequence[int], window: int, *, doubts: int = 0) -> None:
         """Set a pool's block sizes, by their codes, its group's window, and the doubts about its blocks."""
+        assert len(sizes) <= MOST_SIZES
         begin = self._sizes.take(sizes)
         self._known = self._known._replace(sizes=self._sizes.array)
         row = self._known.pools[pool]

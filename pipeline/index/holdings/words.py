@@ -15,9 +15,9 @@ from connectors.process.compiled import compiled
 MOST_POOLS: Final = (1 << 22) - 1
 """Numbers of pools are below this, which marks a set instead."""
 MOST_SIZES: Final = 1 << 14
-"""Size codes of a pool are below this."""
+"""Size codes of a pool are below this: `worker.max_pool_sizes` allows no more."""
 MOST_COPIES: Final = (1 << 27) - 1
-"""A count of copies that reaches this stays there."""
+"""A count of copies goes no higher: what comes beyond that is not counted."""
 
 POOL_SHIFT: Final = np.uint64(42)
 SIZE_SHIFT: Final = np.uint64(28)
