@@ -21,9 +21,6 @@ from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.source import SourceResidency
 from schemas.trust import Trust, worst
 
-MOST_ROWS = 50_000
-"""Largest number of replicas in all answers to one request."""
-
 
 class Index:
     """Answers from what the partitions have brought into the table."""

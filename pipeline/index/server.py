@@ -19,7 +19,7 @@ from pipeline.index.answers import Answer, Problem, PromptsResponse, QueryRespon
 from pipeline.index.choices.door import ChoicesDoor
 from pipeline.index.choices.log import ChoiceLog
 from pipeline.index.freshness import Freshness
-from pipeline.index.index import MOST_ROWS, Index
+from pipeline.index.index import Index
 from pipeline.index.openapi import document
 from pipeline.index.questions.question import MOST_HASHES, Asked, asked
 from pipeline.index.questions.refused import QuestionRefused
@@ -34,6 +34,8 @@ BYTES_PER_HASH = 40
 BYTES_BESIDE = 16 << 10
 BODY_SECONDS = 5.0
 """A request whose body takes longer gets no answer."""
+MOST_ROWS = 50_000
+"""Ranks of replicas in all answers to one request."""
 MOST_AT_ONCE = 256
 """Questions whose bodies or answers are under way."""
 ANSWER_SECONDS = 10.0
@@ -217,9 +219,9 @@ class IndexServer:
                 await asyncio.sleep(0)  # let other requests run
                 scopes = self._index.scopes_of(about)
             answers += (more := self._index.answers(about, scopes, chains, now))
-            rows += sum(len(answer.instances) for answer in more)
+            rows += sum(len(match.ranks) for answer in more for match in answer.instances.values())
             if rows > MOST_ROWS:
-                detail = f"more than {MOST_ROWS:,} replicas in all answers: fewer prompts, or set limit"
+                detail = f"more than {MOST_ROWS:,} ranks in all answers: fewer prompts, or set limit"
                 raise QuestionRefused("answer_too_large", detail)
         return answers
 
