@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.index.answers import IndexState, InstanceMatch
 from pipeline.index.choices.posted import Choice, Choices
 from pipeline.index.index import Index
+from pipeline.index.questions.chains import chains_of
 from pipeline.index.questions.question import About
 from schemas.choices import ChoiceRecord
 from schemas.trust import Trust, worst
@@ -50,13 +51,13 @@ class Judge:
             stale=state.stale,
             index_age_seconds=state.age_seconds,
         )
-        instances = self._index.answer(about, self._scopes, choice.block_hashes, now).instances
+        chains = chains_of([choice.block_hashes])
         if self._share:
             record.not_judged = "share"
         elif choice.instance_id not in self._trusts:
             record.not_judged = "unknown_replica"
         else:
-            self._compare(record, instances)
+            self._compare(record, self._index.answers(about, self._scopes, chains, now)[0].instances)
         return record
 
     def _compare(self, record: ChoiceRecord, instances: Mapping[str, InstanceMatch]) -> None:

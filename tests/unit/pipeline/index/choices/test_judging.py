@@ -11,6 +11,7 @@ import pytest
 from pipeline.index.answers import IndexState
 from pipeline.index.choices.judging import Judge
 from pipeline.index.choices.posted import Choice, Choices
+from pipeline.index.questions.refused import QuestionRefused
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Stored
 from schemas.settings import Worker
@@ -104,3 +105,16 @@ def test_an_index_with_a_share_judges_nothing() -> None:
         choice, IndexState(9.0, True, 3), 99.0
     )
     assert (made.not_judged, made.best_tokens, made.best_replica, made.stale) == ("share", 0, "", True)
+
+
+@pytest.mark.parametrize(("share", "reason"), [(True, "share"), (False, "unknown_replica")])
+def test_what_is_not_judged_is_read_and_not_looked_up(
+    share: bool, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following = FollowingIndex()
+    held(following, 0, "a", Stored(pack([1]), 16, 16))
+    judge = Judge(following.index, Choices([], "m"), share=share)
+    monkeypatch.setattr(following.index, "answers", lambda *_: pytest.fail("looked up"))
+    assert judge.record(Choice("q", [1], NOBODY), FRESH, 99.0).not_judged == reason
+    with pytest.raises(QuestionRefused, match="bad_hash"):
+        judge.record(Choice("q", ["zz"], NOBODY), FRESH, 99.0)
