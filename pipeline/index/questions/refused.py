@@ -18,7 +18,6 @@ _STATUS: dict[QuestionRefusal, int] = {
     "too_many_hashes": 413,
     "answer_too_large": 413,
     "slow_body": 408,
-    "slow_reader": 408,
     "busy": 503,
     "not_ready": 503,
     "no_token": 401,
