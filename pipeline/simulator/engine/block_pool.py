@@ -37,11 +37,6 @@ class BlockPool(Generic[Key]):
         self._blocks: dict[Key, list[int]] = {}
 
     @property
-    def usable(self) -> int | None:
-        """Blocks that can hold content, None when endless."""
-        return None if self._num_blocks is None else self._num_blocks - 1
-
-    @property
     def free(self) -> int:
         """Blocks that nobody uses; with an endless pool a number larger than any demand."""
         if self._num_blocks is None:
