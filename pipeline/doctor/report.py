@@ -72,8 +72,8 @@ def as_text(facts: Facts, findings: Sequence[Finding], width: int | None = None)
         yield ""
     for group in facts.kafka.groups:
         waiting = group.waiting_in_words()
-        records = "record waits" if waiting == "1" else "records wait"
-        yield f"{group.name}: {counted(group.members, 'worker')}, {waiting} {records}, {_saved(group, facts.at)}"
+        waits = f"{waiting} {'record waits' if waiting == '1' else 'records wait'}"
+        yield f"{group.name}: {counted(group.members, 'worker')}, {waits}, {_saved(group, facts.at)}"
     if facts.store.written_at is not None:
         yield f"tables: last written {max(0.0, facts.at - facts.store.written_at):.0f} s ago"
 
