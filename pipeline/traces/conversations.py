@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from pipeline.traces.forms import BLOCK_SIZE, Form
 from pipeline.traces.rows import Row
+from pipeline.traces.times import moment
+from pipeline.traces.trace import BadField
 
 _ALL = "global"
 
@@ -30,18 +33,27 @@ def flattened(row: Row, form: Form) -> Iterator[Row]:
 
 def _requests(fields: dict[str, Any], within: str, since: float) -> Iterator[dict[str, Any]]:
     """Yield the requests; times of those of a subagent may count from its own beginning."""
-    nested = fields.get(within)
-    for each in nested if isinstance(nested, list) else []:
+    for each in _nested(fields, within):
         if not isinstance(each, dict):
             yield {}
         elif within in each:
             begun = since + _time(each)
-            first = next((_time(inner) for inner in each[within] or [] if isinstance(inner, dict)), 0.0)
+            inner = (one for one in _nested(each, within) if isinstance(one, dict))
+            first = next(map(_time, inner), 0.0)
             yield from _requests(each, within, begun if first < begun else since)
         else:
             yield {**each, "t": since + _time(each)} if since else each
 
 
+def _nested(fields: dict[str, Any], within: str) -> list[Any]:
+    found = fields.get(within)
+    return found if isinstance(found, list) else []
+
+
 def _time(fields: dict[str, Any]) -> float:
-    value = fields.get("t")
-    return float(value) if isinstance(value, (int, float)) else 0.0
+    """Return a time in the file's unit; 0 where there is none, or a date."""
+    try:
+        found = moment(fields.get("t"), "t")
+    except BadField:
+        return 0.0
+    return 0.0 if isinstance(found, datetime) else found

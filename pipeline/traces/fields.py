@@ -11,7 +11,9 @@ import msgspec
 from pipeline.traces.trace import BadField, HashId
 
 _MAX_TOKENS = 1 << 40
-_NUMBER = re.compile(r"\d+(\.0*)?")
+_NUMBER = re.compile(r"\d{1,20}(\.0*)?")
+_MAX_DIGITS = 4000
+"""Python makes no number of a text that has some more."""
 _SEPARATORS = re.compile(r"[\s,;|]+")
 
 
@@ -75,7 +77,8 @@ def _hash_id(value: Any, name: str) -> HashId:
         if not text or len(text.split()) > 1:
             raise BadField(f"{name} is {_shown(value)}, no id")
         # The text of a number becomes that number; any other, such as 0012 or 00ff, stays a text.
-        return int(text) if text.isdecimal() and (text[0] != "0" or text == "0") else text
+        is_number = text.isdecimal() and (text[0] != "0" or text == "0") and len(text) <= _MAX_DIGITS
+        return int(text) if is_number else text
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):

@@ -139,6 +139,11 @@ def test_wekas_conversations_are_flattened_and_their_ids_kept_apart(tmp_path: Pa
     # One conversation, written over several lines, as its publisher's files are.
     (tmp_path / "one.json").write_text(json.dumps(conversation("x"), indent=1))
     assert len(read_trace(tmp_path / "one.json").requests) == 3
+    # A subagent without requests, and one whose times are texts.
+    requests = conversation("x")["requests"]
+    requests[1]["requests"][0]["t"] = "0.5"
+    odd = written(tmp_path / "odd", conversation("x", requests=[*requests, {"requests": 5}]))
+    assert [request.seconds for request in read_trace(odd).requests] == [0.0, 10.5, 20.0]
 
 
 def test_dynamos_request_trace(tmp_path: Path) -> None:
@@ -231,6 +236,13 @@ def test_what_lacks_block_ids_is_refused_by_name(text: str, problem: str, tmp_pa
     assert problem in str(raised.value)
     assert "secret" not in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "1" * 21])
+def test_a_length_that_is_no_number_of_tokens_is_refused(length: str, tmp_path: Path) -> None:
+    row = {"timestamp": 0, "input_length": length, "output_length": 5, "hash_ids": ["9" * 5000]}
+    with pytest.raises(TraceError, match="no number of tokens"):
+        read_trace(written(tmp_path / "long.jsonl", row))
 
 
 def test_ids_in_csv(tmp_path: Path) -> None:
