@@ -34,8 +34,11 @@ class Memberships:
         with contextlib.suppress(OSError):
             if self._lock is None:
                 self._directory.mkdir(parents=True, exist_ok=True)
-                self._lock = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                # Until it is locked it looks like that of a dead worker.
+                unlocked = self._path.with_suffix(".new")
+                self._lock = os.open(unlocked, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
                 fcntl.flock(self._lock, fcntl.LOCK_EX)
+                unlocked.rename(self._path)
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, msgspec.json.encode(self._members), 0)
 

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from pipeline.worker.consumer.memberships import Memberships
 from tests.support.checkout import ROOT
@@ -34,6 +37,22 @@ def test_memberships_of_a_dead_process_are_found_once_and_those_of_living_ones_n
         worker.kill()
     assert list(own.of_the_dead()) == [{"g.replica": "member-1", "g.fleet": "member-2"}]
     assert list(own.of_the_dead()) == []
+
+
+def test_a_file_that_is_not_locked_yet_is_taken_for_none_of_a_dead_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, another, lock = Memberships(tmp_path), Memberships(tmp_path), fcntl.flock
+
+    def looked_for_before(*of: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        assert list(another.of_the_dead()) == []
+        lock(*of)
+
+    monkeypatch.setattr(fcntl, "flock", looked_for_before)
+    own.note("g.replica", "own")
+    [kept] = tmp_path.glob("members-*.json")
+    assert kept.read_text() == '{"g.replica":"own"}'
 
 
 def test_what_could_not_be_done_is_found_again_and_what_is_forgotten_is_not(tmp_path: Path) -> None:
