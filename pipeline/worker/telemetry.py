@@ -42,5 +42,5 @@ class WorkerMetrics:
 
     def given_up(self, agent: str, partition: int) -> None:
         """Remove the gauges of a partition that another worker may own now."""
-        for gauge in (self.sources, self.troubled, self.lag):
+        for gauge in (self.sources, self.troubled, self.lag, self.next_offset):
             gauge.remove_by_labels({"agent": agent, "partition": str(partition)})

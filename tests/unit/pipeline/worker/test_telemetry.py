@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from aiohttp import ClientSession
+from prometheus_client import generate_latest
 
 from connectors.process.health_pages import HealthPages
 from pipeline.worker.telemetry import WorkerMetrics
@@ -33,3 +34,11 @@ async def test_pages_tell_health_and_metrics(free_port: Callable[[], int]) -> No
     finally:
         await pages.stop()
     assert 'kvlens_worker_records_total{agent="replica",partition="3"} 7.0' in text.splitlines()
+
+
+def test_what_another_worker_may_own_now_is_exported_no_more() -> None:
+    metrics = WorkerMetrics()
+    for gauge in (metrics.sources, metrics.lag, metrics.next_offset):
+        gauge.labels("replica", "3").set(7)
+    metrics.given_up("replica", 3)
+    assert b'partition="3"' not in generate_latest(metrics.registry)
