@@ -24,8 +24,8 @@ AVOIDABLE_HERE = ("evicted", "peer_and_evicted", "cleared")
 AVOIDABLE = (*AVOIDABLE_HERE, "peer", "evicted_elsewhere")
 """Fills that one endless cache for all would have saved at most."""
 
-_EVERYTHING = Fleet(horizon_seconds=1e15, max_ghosts=1 << 30)
-"""No loss is forgotten: what is played is finite."""
+_EVERYTHING = Fleet(horizon_seconds=1e15, max_ghosts=1 << 30, hot_prefixes=0)
+"""No loss is forgotten: what is played is finite. Of prefixes nothing is asked."""
 
 
 @dataclass(slots=True)
