@@ -1,4 +1,10 @@
-"""Causes of fills, as numbers; of several that apply, the first one counts (docs/figures.md)."""
+"""Causes of fills, as numbers. Which one a fill has, `kernel.fill_cause` decides (rule: docs/figures.md).
+
+The order of the numbers is not the order of the decision, but has a meaning of its own: causes between
+GENERATED_HERE and COLD are those of blocks that were lost or held elsewhere before (`kernel.follow`,
+`kernel.transfers`), and REANNOUNCED is last, as all before it are fills. Bases hold the numbers, so another
+order is another format (`schemas.fleet_checkpoints`).
+"""
 
 from __future__ import annotations
 

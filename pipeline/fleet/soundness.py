@@ -24,7 +24,7 @@ from pipeline.fleet.kernel.counts import (
     USED_PAIRS,
     WINDOW,
 )
-from pipeline.fleet.kernel.hit_causes import NO_BUCKET
+from pipeline.fleet.kernel.fill_cause import NO_BUCKET
 from pipeline.fleet.kernel.refills import COUNTERS as MOST_REFILLS
 from pipeline.fleet.kernel.refills import REFILL
 from pipeline.fleet.kernel.sums import put_keys, sum_pairs

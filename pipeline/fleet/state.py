@@ -23,7 +23,7 @@ from pipeline.fleet.packing import Table, rows_in
 from pipeline.fleet.pieces import RecordSources
 from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
-from pipeline.fleet.progress import Progress
+from pipeline.fleet.event_time import Progress
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
 from pipeline.fleet.soundness import contradiction

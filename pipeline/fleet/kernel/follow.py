@@ -38,7 +38,7 @@ from pipeline.fleet.kernel.counts import (
     count_fill,
     count_owners,
 )
-from pipeline.fleet.kernel.hit_causes import NO_BUCKET, cause_of
+from pipeline.fleet.kernel.fill_cause import NO_BUCKET, cause_of
 from pipeline.fleet.kernel.losses import (
     drop_oldest_loss,
     free_if_unused,
