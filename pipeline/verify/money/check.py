@@ -38,32 +38,34 @@ def check_money(
 ) -> None:
     """Compare the last half hours that are over at `now` and have fills, from `oldest` on.
 
-    What differs is looked at again for `patience` seconds. It is late, and not different, if the rows behind
-    it changed meanwhile.
+    What differs is looked at again for `patience` seconds. It is late, and not different, if its recount
+    changed meanwhile.
     """
     over = [start for start in half_hours(tables, oldest, MOST + 1) if start + LENGTH <= now][:MOST]
     for start in over:
         until = clock() + patience
-        wanted, has = _looked(tables, findings, start)
+        wanted, has, left_out = _looked(tables, start)
         first = wanted
         while _differing(wanted, has) and clock() < until:
             sleep(_LOOK_AGAIN_SECONDS)
-            wanted, has = _looked(tables, findings, start)
+            wanted, has, left_out = _looked(tables, start)
+        if left_out:
+            findings.left_out[FROM_MINUTES] += left_out
         findings.compared[VIEW] += len(wanted)
         for key in _differing(wanted, has):
-            if wanted != first:
+            if not _equal(wanted.get(key), first.get(key)):
                 findings.late[VIEW, CHANGING] += 1
             else:
                 findings.differ(_difference(start, key, wanted.get(key), has.get(key)))
 
 
-def _looked(tables: StoredTables, findings: Findings, start: datetime) -> tuple[_Costs, _Costs]:
-    """Return the recount from the rows, and what the view says."""
+def _looked(tables: StoredTables, start: datetime) -> tuple[_Costs, _Costs, int]:
+    """Return the recount from the rows, what the view says, and how many rows of hits are in neither."""
     has, wanted = costs_in_view(tables, start), costs(inputs_of(tables, start))
     if read_from(tables, start) == 10:
-        return wanted, has
-    findings.left_out[FROM_MINUTES] += sum(key.cause == "gpu" for key in wanted)
-    return _without_hits(wanted), _without_hits(has)
+        return wanted, has, 0
+    compared = _without_hits(wanted)
+    return compared, _without_hits(has), len(wanted) - len(compared)
 
 
 def _without_hits(found: _Costs) -> _Costs:
