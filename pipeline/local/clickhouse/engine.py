@@ -223,7 +223,7 @@ class Engine:
     def _expire(self) -> None:
         now = time.monotonic()
         for key, session in list(self._sessions.items()):
-            if not session.busy and session.idle_until < now:
+            if not session.busy and session.idle_until <= now:
                 del self._sessions[key]
                 session.connection.close()
 

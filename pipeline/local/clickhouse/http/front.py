@@ -216,5 +216,8 @@ async def _in_its_form(
 
 
 def _session_seconds(request: Request) -> float:
+    """Return for how long the session is kept after this request."""
+    if request.query.get("close_session", "0") == "1":
+        return 0.0
     seconds = whole_number(request.query.get("session_timeout", ""))
     return _DEFAULT_SESSION_SECONDS if seconds is None else min(float(seconds), _LONGEST_SESSION_SECONDS)

@@ -161,6 +161,17 @@ async def test_a_session_s_settings_last_and_the_url_s_do_not(http: ClientSessio
     assert await ask("SELECT getSetting('max_block_size')") != "777\n"
 
 
+async def test_a_session_ends_with_the_request_that_closes_it(http: ClientSession) -> None:
+    async def ask(**params: str) -> str | None:
+        async with http.post("/", params={"session_id": "closed", **params}, data="SELECT 1") as answer:
+            await answer.read()
+            return answer.headers.get("X-ClickHouse-Exception-Code")
+
+    assert await ask() is None
+    assert await ask(session_check="1", close_session="1") is None
+    assert await ask(session_check="1") == "372"
+
+
 @pytest.mark.parametrize("coding", sorted(_COMPRESS))
 async def test_bodies_of_several_frames_are_read_to_their_end(
     http: ClientSession, table: str, store_client: Client, coding: str
