@@ -376,7 +376,8 @@ SELECT
     line.9.20 AS at_least,
     line.9.21 AS at_most,
     line.9.22 AS prefill_tokens,
-    line.9.23 AS gpu_seconds_per_token
+    line.9.23 AS gpu_seconds_per_token,
+    line.9.24 AS is_doubt
 FROM
 (
     SELECT
@@ -457,7 +458,7 @@ FROM
                 (
                     place, caveat, kind, model, hash_domain, replicas, subject, tokens_per_hour, at_least_per_hour,
                     at_most_per_hour, gpu_seconds_per_hour, rate_basis, ranked_by, board, evidence, finding,
-                    advice.figure, action, tokens, at_least, at_most, prefill_tokens, gpu_seconds_per_token
+                    advice.figure, action, tokens, at_least, at_most, prefill_tokens, gpu_seconds_per_token, is_doubt
                 ),
                 NOT is_sums
             )) AS found

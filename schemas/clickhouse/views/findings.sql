@@ -6,7 +6,7 @@
 CREATE VIEW {database}.findings AS
 SELECT
     place, kind, model, hash_domain, replicas, subject, title AS finding, detail AS action,
-    kind IN ('hashes', 'streams') AS is_doubt, figure, caveat, tokens, at_least, at_most, prefill_tokens,
+    is_doubt, figure, caveat, tokens, at_least, at_most, prefill_tokens,
     tokens_per_hour, at_least_per_hour, at_most_per_hour, gpu_seconds_per_token, gpu_seconds_per_hour, rate_basis,
     ranked_by, board, evidence
 FROM {database}.briefing(
