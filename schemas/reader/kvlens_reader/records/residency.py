@@ -110,7 +110,8 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class Decisions(msgspec.Struct, omit_defaults=True, gc=False):
-    """What the last blocks of runs say of them: n runs of sources that receive KV."""
+    """What the last blocks of runs say of them: n runs of sources that receive KV; none where a shard only
+    reports how far it is."""
 
     shard: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     """Where these last blocks are."""
