@@ -26,7 +26,15 @@ from pipeline.kafka.topics import describe, require_rights
 from pipeline.verify import times
 from pipeline.verify.choices import ChoicesCheck
 from pipeline.verify.estimate import estimate
-from pipeline.verify.figures import MARGIN, NAME, AgentsCommitted, Committed, FiguresCheck, decode_figure
+from pipeline.verify.figures import (
+    BEFORE_THE_TOPIC,
+    MARGIN,
+    NAME,
+    AgentsCommitted,
+    Committed,
+    FiguresCheck,
+    decode_figure,
+)
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, saved_in
 from pipeline.verify.fleet.beginning.latest_values import latest_values
@@ -212,15 +220,18 @@ class Comparison:
     ) -> None:
         """Compare a partition; until `until`, by the monotonic clock, wait for figures that rows lack."""
         begin, before = (await topic.extent(partition)).begin, await topic.end(partition)
+        found = self.tables.figures_of_partition(partition, topic.partitions)
+        rows = await aside(lambda: list(found))
         since = self.figures_since
         if since is None:
             written_at = await topic.first_written_at(partition, begin)
             if written_at is None:
+                if rows:
+                    self.findings.left_out[BEFORE_THE_TOPIC] += len(rows)
                 return
             since = times.moment(written_at) + MARGIN
-        rows = self.tables.figures_of_partition(partition, topic.partitions)
         check = FiguresCheck(
-            await aside(lambda: list(rows)),
+            rows,
             self.findings,
             since=since,
             oldest=self.now - KEPT_FOR,
@@ -230,10 +241,8 @@ class Comparison:
         while True:
             end = await topic.end(partition)
             async for offset, row in topic.records(partition, begin, end):
-                self.progress.record()
-                if isinstance(row, RecordRefused):
-                    self.findings.set_aside[row.reason] += 1
-                else:
+                self._count(row)
+                if not isinstance(row, RecordRefused):
                     check.apply(offset, row)
             begin = end
             # Rows are inserted before the transaction with their figures commits.

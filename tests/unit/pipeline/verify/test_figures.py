@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from pipeline.kafka.refusal import RecordRefused
+from pipeline.verify.against_log import Comparison
 from pipeline.verify.figures import BEFORE_THE_TOPIC, AgentsCommitted, Committed, FiguresCheck, decode_figure
 from pipeline.verify.findings import Findings
+from pipeline.verify.progress import Progress
 from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
+from pipeline.verify.topic_log import Extent
 from schemas.choices import FIRST_WINS
 from schemas.fleet_rows import CapacityCurveRow, ChoiceRow
 from schemas.rows import FlowRow
+from schemas.settings import Kafka, Settings
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 LATER = NOON + timedelta(seconds=1)
@@ -126,3 +132,50 @@ def test_records_that_say_no_row_are_refused() -> None:
             decode_figure(value, (), None)
     value = b'{"table":"flow_10s",' + msgspec.json.encode(ROW)[1:]
     assert decode_figure(value, (), None) == ROW
+
+
+class Log:
+    """A topic of figures with one partition, and the table of the rows that belong to it."""
+
+    partitions = 1
+
+    def __init__(self, rows: list[Any], figures: list[Any]) -> None:
+        self._rows, self._figures = rows, figures
+
+    def figures_of_partition(self, _partition: int, _partitions: int) -> list[Any]:
+        return self._rows
+
+    async def extent(self, _partition: int) -> Extent:
+        return Extent(0, 0)
+
+    async def end(self, _partition: int) -> int:
+        return len(self._figures)
+
+    async def first_written_at(self, _partition: int, _begin: int) -> float | None:
+        return NOON.timestamp() - 600 if self._figures else None
+
+    async def records(self, _partition: int, begin: int, end: int) -> AsyncIterator[tuple[int, Any]]:
+        for offset in range(begin, end):
+            yield offset, self._figures[offset]
+
+
+def of_log(rows: list[Any], figures: list[Any]) -> Findings:
+    """Return what the comparison of a topic finds."""
+    log = cast(Any, Log(rows, figures))
+    comparison = Comparison(Settings(kafka=Kafka()), log, NOON, None, Progress(None))
+    of_replicas = Committed(0, 100)
+    committed = AgentsCommitted(of_replicas, [of_replicas], of_replicas)
+    asyncio.run(comparison._figures(log, 0, committed, until=0.0))
+    return comparison.findings
+
+
+def test_rows_of_a_topic_without_a_record_are_not_compared_and_counted() -> None:
+    findings = of_log([ROW, replace(ROW, replica="other")], [])
+    assert (findings.compared, findings.left_out) == ({}, {BEFORE_THE_TOPIC: 2})
+    assert of_log([], []).left_out == {}
+
+
+def test_what_is_set_aside_is_among_the_records() -> None:
+    findings = of_log([ROW], [RecordRefused("not_a_record", "", ()), ROW])
+    assert (findings.equal, findings.compared["figures"]) == (True, 1)
+    assert (findings.records, findings.set_aside) == (2, {"not_a_record": 1})
