@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from connectors.frames.bundle import MAX_SEQUENCE
 
 MAX_DISORDERED = 1_000
 """After more batches out of order than this, an answer is not read any further."""
-
-Outcome = Literal[
-    "end",  # the engine said that this was all
-    "timeout",  # nothing more came for too long
-    "unreachable",  # nobody listens at the endpoint
-    "enough",  # the rest of the answer was of no use
-    "endless",  # it brought more than any engine keeps; the rest is asked for again
-]
-LeftOut = Literal[
-    "backlog",  # live, and no room to wait or no use in waiting; it is asked for
-    "past_life",  # live, of a session that had already ended
-    "too_late",  # live, out of a slow queue, after it had been given up as lost
-    "paused",  # live, of an engine that connects to us and sends faster than its share is dealt with
-    "disordered",  # answered out of order, repeated, or with an impossible number
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,9 @@ class StreamCounts:
     undecodable: Counter[str] = field(default_factory=Counter)
     """By `schemas.reasons.UndecodableReason`."""
     asks: Counter[str] = field(default_factory=Counter)
-    """Finished replay requests, by `connectors.order.asks.Outcome`."""
+    """Finished replay requests, by `schemas.reasons.ReplayOutcome`."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Batches that came but were not taken, by `connectors.order.asks.LeftOut`."""
+    """Batches that came but were not taken, by `schemas.reasons.LeftOutReason`."""
 
     @property
     def gaps(self) -> int:

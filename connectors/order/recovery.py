@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from connectors.order.asks import Ask, LeftOut, Outcome, RequestInFlight
+from connectors.order.asks import Ask, RequestInFlight
 from connectors.order.backlog import Backlog, Message
 from connectors.order.log import SourceLog
 from connectors.order.pacing import Pacing
 from connectors.order.sequence import Duplicate, Gap, Restart, decide, fingerprint_of
 from connectors.order.states import Need, Standing, Verdict
-from schemas.reasons import GapReason
+from schemas.reasons import GapReason, LeftOutReason, ReplayOutcome
 
 MAX_HOLES = 64
 """So many answers in a row with a hole are followed by another ask; after that holes are final."""
@@ -121,7 +121,7 @@ class Recovery:
         """Let no remembered time be later than `now`: the clock may have been set back."""
         self.answered_at, self.ended_at = min(self.answered_at, now), min(self.ended_at, now)
 
-    def ended(self, outcome: Outcome, now: float) -> None:
+    def ended(self, outcome: ReplayOutcome, now: float) -> None:
         """Conclude the request: nothing more of its answer comes."""
         request, self._in_flight = self._in_flight, None
         if request is None:
@@ -167,7 +167,7 @@ class Recovery:
         waits = self._in_flight is None and self._pacing.paused
         return "replay_timeout" if waits and self._pacing.hopeless else None
 
-    def _conclude(self, request: RequestInFlight, outcome: Outcome, now: float) -> None:
+    def _conclude(self, request: RequestInFlight, outcome: ReplayOutcome, now: float) -> None:
         """Decide what the end of an answer makes final, and whether to ask again."""
         progress = self._log.due != request.due
         cut_off = outcome in ("timeout", "unreachable", "endless")
@@ -392,9 +392,9 @@ class Recovery:
         self._pacing.begin_anew()
         self._need = Need.MISSING if self.replay else Need.NOTHING
 
-    def _let_go(self, reason: LeftOut) -> None:
+    def _let_go(self, reason: LeftOutReason) -> None:
         self._backlog.pop()
         self._leave_out(reason)
 
-    def _leave_out(self, reason: LeftOut) -> None:
+    def _leave_out(self, reason: LeftOutReason) -> None:
         self._log.counts.left_out[reason] += 1

@@ -8,7 +8,7 @@ from typing import cast
 from connectors.frames.bundle import MAX_SEQUENCE, SEQUENCE_BYTES, Bundle, Frames
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.scanned import Scanned
-from connectors.order.asks import Ask, Outcome
+from connectors.order.asks import Ask
 from connectors.order.backlog import Backlog, BacklogBudget, Message
 from connectors.order.counts import StreamCounts
 from connectors.order.gathered import NOTHING, Slot
@@ -17,7 +17,7 @@ from connectors.order.recovery import Recovery
 from connectors.order.sequence import SequencePosition, StoredPosition, fingerprint_of
 from connectors.sources import Source
 from schemas.events import Event, EventsRecord, Undecodable
-from schemas.reasons import ClosedReason
+from schemas.reasons import ClosedReason, ReplayOutcome
 from schemas.settings import Connector
 
 FIRST_UNNUMBERED = 1
@@ -245,7 +245,7 @@ class SourceStream:
         self._recovery.answered(batches, received_at)
         return self._closed()
 
-    def replay_ended(self, outcome: Outcome, now: float) -> list[EventsRecord]:
+    def replay_ended(self, outcome: ReplayOutcome, now: float) -> list[EventsRecord]:
         """Conclude the answer."""
         self._take_gathered()
         self._recovery.ended(outcome, now)

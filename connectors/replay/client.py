@@ -10,10 +10,10 @@ from typing import Any
 
 import zmq
 
-from connectors.order.asks import Outcome
 from connectors.process.dialling import connect, kinds_of
 from connectors.process.stopping import ended
 from connectors.replay.protocol import parse_answer, request
+from schemas.reasons import ReplayOutcome
 
 RECEIVE_HIGH_WATER_MARK = 4_000
 """Messages that a socket holds. An engine sends its whole buffer at once: what we do not take waits there.
@@ -97,7 +97,7 @@ class Connection:
         """Wait until a request can be sent; False if it cannot within the timeout."""
         return await self._wait(zmq.POLLOUT)
 
-    async def replay(self, first: int, take: Take) -> Outcome:
+    async def replay(self, first: int, take: Take) -> ReplayOutcome:
         """Ask for all batches from number `first` on; return how the answer ended.
 
         Time spent in `take` does not count as waiting for the engine.

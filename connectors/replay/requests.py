@@ -7,12 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from connectors.frames.portion import REST_FROM_SECONDS, Portion
-from connectors.order.asks import Outcome
 from connectors.order.stream import SourceStream
 from connectors.process.stopping import ended
 from connectors.replay.client import Connection, Replayer
 from connectors.sources import SourceKey
 from schemas.events import EventsRecord
+from schemas.reasons import ReplayOutcome
 
 LOOK_SECONDS = 0.1
 """How often all streams are asked what they want; while a stream is being read, that is seen at once."""
@@ -93,7 +93,7 @@ class ReplayRequests:
             if outcome is not None and self._is_read(stream):
                 self._publish(stream.replay_ended(outcome, time.time()))
 
-    async def _ask(self, stream: SourceStream, connection: Connection | None) -> Outcome | None:
+    async def _ask(self, stream: SourceStream, connection: Connection | None) -> ReplayOutcome | None:
         """Send the request that the stream wants by now; return None if it no longer wants one."""
         ask = stream.ask
         if ask is None:

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from connectors.frames.bundle import Bundle, Frames
-from connectors.order.asks import Outcome
 from connectors.receive import subscriber
 from connectors.receive.hand_over import HandOver
 from connectors.receive.received import Key
 from connectors.sources import SourceKey
+from schemas.reasons import ReplayOutcome
 from tests.simulation.loop import here
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ class Connection:
         self._engine = engine
         self._timeout = timeout
 
-    async def replay(self, first: int, take: Callable[[list[tuple[int, bytes]]], Awaitable[bool]]) -> Outcome:
+    async def replay(
+        self, first: int, take: Callable[[list[tuple[int, bytes]]], Awaitable[bool]]
+    ) -> ReplayOutcome:
         """Return how the answer ended."""
         answer = await here().request(lambda: self._engine.replay(first))
         if answer is None:
