@@ -16,7 +16,7 @@ from connectors.order.asks import Ask, RequestInFlight
 from connectors.order.backlog import Backlog, Message
 from connectors.order.log import SourceLog
 from connectors.order.pacing import Pacing
-from connectors.order.sequence import Duplicate, Gap, Restart, decide, fingerprint_of
+from connectors.order.sequence import Decision, decide, fingerprint_of
 from connectors.order.states import Need, Standing, Verdict
 from schemas.reasons import GapReason, LeftOutReason, ReplayOutcome
 
@@ -249,9 +249,9 @@ class Recovery:
             return Verdict.WAIT
         else:
             decision = decide(log.position, head.seq, head.fingerprint)
-            if isinstance(decision, Duplicate):
+            if decision is Decision.DUPLICATE:
                 return Verdict.REPEATED
-            if isinstance(decision, Restart):
+            if decision is Decision.RESTART:
                 if final and log.was_given_up(head):
                     return Verdict.TOO_LATE
                 if self._backlog.first_arrival < self._confirmed_arrivals:
@@ -263,7 +263,7 @@ class Recovery:
                     return Verdict.BEGINS if complete and (final or not late) else Verdict.WAIT
             if not hopeless and log.is_past(head):
                 return Verdict.LATE
-            lacks = isinstance(decision, Gap)
+            lacks = decision is Decision.AHEAD
         # A payload that cannot be understood decides nothing.
         return Verdict.WAIT if lacks and not final and log.understands(head) else Verdict.TAKE
 

@@ -1,10 +1,11 @@
-"""Decide what a sequence number means for a source: new, duplicate, gap or restart."""
+"""Decide what a sequence number means for a source: new, ahead, duplicate or restart."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from zlib import crc32
 
 RECENT_BATCHES = 256
@@ -23,26 +24,16 @@ def fingerprint_of(payload: bytes) -> int:
     return crc32(payload[:_FINGERPRINT_BYTES], len(payload))
 
 
-@dataclass(frozen=True, slots=True)
-class New:
+class Decision(Enum):
+    """What a batch is, by its number and fingerprint."""
+
+    NEW = auto()
     """The batch that was due, or one that had been passed over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+    AHEAD = auto()
+    """New, but the batches from the one due up to this one are missing."""
+    DUPLICATE = auto()
     """A batch that was taken before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """New, but `first`..`last` (inclusive) are missing before it."""
-
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
+    RESTART = auto()
     """The first batch that we see of a new session of the engine."""
 
 
@@ -58,13 +49,6 @@ class StoredPosition:
     """Fingerprint of that batch."""
     closed: bool = False
     """Whether the session has ended: the next batch begins another."""
-
-
-Decision = New | Duplicate | Gap | Restart
-
-NEW = New()
-DUPLICATE = Duplicate()
-RESTART = Restart()
 
 
 class SequencePosition:
@@ -144,7 +128,7 @@ def decide(position: SequencePosition, seq: int, fingerprint: int) -> Decision:
     was taken recently; otherwise the engine has started to count again from 0.
     """
     if seq > position.due:
-        return Gap(position.due, seq - 1)
+        return Decision.AHEAD
     if seq > position.last:
-        return NEW
-    return DUPLICATE if position.taken(seq, fingerprint) else RESTART
+        return Decision.NEW
+    return Decision.DUPLICATE if position.taken(seq, fingerprint) else Decision.RESTART
