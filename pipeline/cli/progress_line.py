@@ -9,7 +9,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
-from pipeline.cli.terminal import redraws
+from connectors.process.addresses import printable
+from pipeline.cli.terminal import fitted, redraws
 
 _EVERY_SECONDS = 0.5
 _LOGGED_SECONDS = 8.0
@@ -47,6 +48,7 @@ class ProgressLine:
 
     def step(self, text: str) -> None:
         """Say what goes on now; while the words before a colon stay the same, it is one step."""
+        text = printable(text)
         with self._lock:
             if text.partition(":")[0] != self._step.partition(":")[0]:
                 self._since = self._clock()
@@ -91,11 +93,11 @@ class ProgressLine:
     def _draw(self) -> None:
         if not self._step:
             return
-        line = f"{self._step} ({self._clock() - self._since:.0f} s)"
+        seconds = f" ({self._clock() - self._since:.0f} s)"
         if self._shown:
-            self._write(_ERASE + line)
+            self._write(_ERASE + fitted(self._step, seconds, self._out))
         elif self._logged and self._clock() - self._written >= _LOGGED_SECONDS:
-            self._write(line + "\n")
+            self._write(f"{self._step}{seconds}\n")
 
     def _write(self, text: str) -> None:
         self._written = self._clock()

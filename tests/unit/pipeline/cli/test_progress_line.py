@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import pty
 import re
+import struct
+import termios
 import time
+from collections.abc import Iterator
+from typing import TextIO
 
 import pytest
 
 from pipeline.cli import progress_line
 from pipeline.cli.progress_line import ProgressLine
+from pipeline.cli.terminal import fitted
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+@pytest.fixture
+def narrow() -> Iterator[TextIO]:
+    """A terminal of 40 columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with os.fdopen(theirs, "w") as out:
+        yield out
+    os.close(ours)
 
 
 def shown(out: io.StringIO) -> list[str]:
@@ -92,3 +110,37 @@ def test_a_log_is_written_while_the_command_waits(monkeypatch: pytest.MonkeyPatc
         while out.getvalue().count("starting the worker (") < 2 and time.monotonic() < deadline:
             time.sleep(0.05)
     assert out.getvalue().count("starting the worker (") >= 2
+
+
+def test_a_line_is_cut_to_the_row_that_can_be_overwritten(narrow: TextIO) -> None:
+    assert fitted("reading " + "x" * 99, " (12 s)", narrow) == "reading " + "x" * 24 + " (12 s)"
+    assert fitted("reading x", " (12 s)", narrow) == "reading x (12 s)"
+    assert fitted("x", "y" * 99, narrow) == "y" * 99
+    assert fitted("x" * 99, " (12 s)", io.StringIO()) == "x" * 99 + " (12 s)"
+
+
+def test_a_long_step_stays_in_its_row(narrow: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(narrow, "write", written.append)
+    progress = ProgressLine(narrow, clock=lambda: 0.0)
+    progress.step("reading " + "x" * 99)
+    progress.draw()
+    assert [len(text) for text in written] == [len("\r\x1b[K") + 39]
+    assert written[0].endswith("x (0 s)")
+
+
+def test_a_step_moves_no_cursor() -> None:
+    out = Terminal()
+    progress = ProgressLine(out, clock=lambda: 0.0)
+    progress.step("reading \x1b[2Jtrace\n")
+    progress.draw()
+    assert shown(out) == [r"reading \x1b[2Jtrace\n (0 s)"]
+
+
+def test_a_terminal_that_overwrites_nothing_gets_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    out = Terminal()
+    with ProgressLine(out, logged=True) as progress:
+        progress.step("computing again: 1")
+        progress.step("computing again: 2")
+    assert out.getvalue() == "computing again: 1\n"
