@@ -21,11 +21,18 @@ class Cost(NamedTuple):
 
 
 class Progress:
-    """Writes to a terminal, and nothing at all if the output is not one."""
+    """Writes to a terminal on which lines can be overwritten, and nothing at all without one."""
 
-    def __init__(self, out: TextIO | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._out = out if out is not None and out.isatty() else None
+    def __init__(
+        self,
+        out: TextIO | None,
+        clock: Callable[[], float] = time.monotonic,
+        fitted: Callable[[str], str] = str,
+    ) -> None:
+        """`fitted` cuts a line to the width of the terminal."""
+        self._out = out
         self._clock = clock
+        self._fitted = fitted
         self._next = self._measured_from = clock()
         self._step = ""
         self._topic = ""
@@ -38,7 +45,7 @@ class Progress:
 
     @property
     def watched(self) -> bool:
-        """Whether the output is a terminal."""
+        """Whether there is a terminal."""
         return self._out is not None
 
     def expect(self, topic: str, records: int) -> None:
@@ -91,13 +98,13 @@ class Progress:
         measured = now - self._measured_from
         rate = self._records_of_topic / max(measured, _EVERY_SECONDS)
         if not self._reading or not self._records_of_topic:  # nothing is being read, so there is no speed
-            self._write(f"{_ERASE}{self._step} ({self._records:,} records)")
+            self._draw(f"{self._step} ({self._records:,} records)")
             return
         left = ""
         seconds = self._seconds_left(rate) if measured >= _MEASURED_SECONDS else 0.0
         if seconds:
             left = f", {_spoken(seconds)} left"
-        self._write(f"{_ERASE}{self._step} ({self._records:,} records, {rate:,.0f} records/s{left})")
+        self._draw(f"{self._step} ({self._records:,} records, {rate:,.0f} records/s{left})")
 
     def _seconds_left(self, rate: float) -> float:
         """Return the seconds for the rest of this topic at this rate, and for later ones by trial or rate."""
@@ -108,6 +115,9 @@ class Progress:
             if topic != self._topic:
                 left += self._seconds.get(topic, records / rate)
         return left
+
+    def _draw(self, line: str) -> None:
+        self._write(_ERASE + self._fitted(line))
 
     def _write(self, text: str) -> None:
         if self._out is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +11,11 @@ import click
 
 from pipeline.cli.groups import Group, examples
 from pipeline.cli.options import config_option, load_settings
+from pipeline.cli.progress_line import ProgressLine
 
 if TYPE_CHECKING:
     from pipeline.rebuild.discard import Discarded
-    from pipeline.rebuild.recomputing import Standing
     from schemas.settings import Settings
-
-_LINE_SECONDS = 10.0
-"""Between two lines, if there is no terminal on which one can be overwritten."""
 
 
 @click.group(cls=Group, epilog=examples("kvlens state rebuild --config kvlens.toml"))
@@ -51,8 +47,10 @@ def rebuild(config: Path | None, yes: bool, wait: bool) -> None:
     discarded = asyncio.run(_discarded(settings, yes))
     click.echo(f"{discarded.checkpoints} checkpoint records discarded; start the workers now")
     if wait:
-        shown = _Shown()
-        asyncio.run(follow(settings, discarded, shown.say))
+        with ProgressLine(sys.stdout, logged=True) as progress:
+            asyncio.run(
+                follow(settings, discarded, lambda standing: progress.step(f"computing again: {standing}"))
+            )
         click.echo("everything is computed again; `kvlens verify` compares it with the log")
 
 
@@ -75,20 +73,3 @@ async def _discarded(settings: Settings, yes: bool) -> Discarded:
         # The answer may have taken a while.
         await rebuilding.refuse_members()
         return await rebuilding.discard()
-
-
-class _Shown:
-    """Shows progress: one line that is overwritten on a terminal, else a line now and then."""
-
-    def __init__(self) -> None:
-        self._over = sys.stdout.isatty()
-        self._next = 0.0
-
-    def say(self, standing: Standing) -> None:
-        if self._over:
-            click.echo(f"\r\x1b[K{standing}", nl=False)
-            if standing.done >= standing.total and not standing.unfollowed:
-                click.echo()
-        elif time.monotonic() >= self._next:
-            self._next = time.monotonic() + _LINE_SECONDS
-            click.echo(str(standing))

@@ -18,6 +18,7 @@ from connectors.process.collector import GC_THRESHOLD
 from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount
 from pipeline.cli.options import config_option, load_running, running_directory_option
+from pipeline.cli.terminal import fitted, redraws
 
 if TYPE_CHECKING:
     from pipeline.verify.findings import Findings
@@ -89,10 +90,10 @@ def verify(
         else:
             gc.set_threshold(GC_THRESHOLD)
             now = datetime.now(timezone.utc)
+            shown = sys.stderr if redraws(sys.stderr) else None
+            progress = Progress(shown, fitted=lambda line: fitted(line, "", sys.stderr))
             findings = asyncio.run(
-                check_log(
-                    settings, now, until=_offset(until), patience=patience, progress=Progress(sys.stderr)
-                )
+                check_log(settings, now, until=_offset(until), patience=patience, progress=progress)
             )
     except (OSError, OperatorError) as error:
         failure = Failure(str(error))

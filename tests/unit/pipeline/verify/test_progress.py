@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 from pipeline.verify.progress import Cost, Progress
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def run(out: io.StringIO, *, expected: bool = False) -> str:
+def run(*, expected: bool = False, fitted: Callable[[str], str] = str) -> str:
     """Read 3,000 of the events' records in 3 s, then 100 of the residency topic's in 2 s."""
-    now = 0.0
-    progress = Progress(out, clock=lambda: now)
+    now, out = 0.0, io.StringIO()
+    progress = Progress(out, clock=lambda: now, fitted=fitted)
     if expected:
         progress.expect("events", 3000)
         progress.expect("residency", 600_000)
@@ -34,7 +30,7 @@ def run(out: io.StringIO, *, expected: bool = False) -> str:
 
 
 def test_a_terminal_shows_partition_and_speed_in_one_line() -> None:
-    shown = run(Terminal()).split("\r\x1b[K")
+    shown = run().split("\r\x1b[K")
     assert shown[1] == "reading events, partition 3 of 8 (0 records)"
     assert shown[15].startswith("reading events, partition 3 of 8 (2,")
     assert shown[15].endswith(" records, 1,000 records/s)")
@@ -45,7 +41,7 @@ def test_a_terminal_shows_partition_and_speed_in_one_line() -> None:
 
 
 def test_lines_say_beforehand_what_all_of_it_comes_to() -> None:
-    shown = run(Terminal(), expected=True).split("\r\x1b[K")
+    shown = run(expected=True).split("\r\x1b[K")
     assert shown[1:3] == [
         "603,000 records, about 200 min, 1,206 MB to read\n",
         "up to 1,234 MB of memory for rows, besides the blocks that are resident\n",
@@ -54,19 +50,21 @@ def test_lines_say_beforehand_what_all_of_it_comes_to() -> None:
 
 
 def test_the_time_left_follows_what_each_topic_needs() -> None:
-    shown = run(Terminal(), expected=True).split("\r\x1b[K")
+    shown = run(expected=True).split("\r\x1b[K")
     # 3,000 records, a thousand a second, and what the trial said of the residency topic.
     assert ", 1,000 records/s, 200 min left)" in shown[12]
     # 599,900 records, fifty a second.
     assert shown[-2].endswith(", 50 records/s, 200 min left)")
 
 
-def test_elsewhere_nothing_is_written() -> None:
-    assert run(io.StringIO(), expected=True) == ""
+def test_the_line_that_is_overwritten_is_cut_and_the_lines_that_stay_are_not() -> None:
+    shown = run(expected=True, fitted=lambda line: line[:20]).split("\r\x1b[K")
+    assert {line.endswith("\n") for line in shown[1:3]} == {True}
+    assert set(map(len, shown[3:-1])) == {20}
 
 
 def test_no_speed_is_shown_of_what_does_not_read() -> None:
-    out = Terminal()
+    out = io.StringIO()
     clock = iter(float(second) for second in range(100))
     progress = Progress(out, lambda: next(clock))
     progress.partition("events", 0, 1)
