@@ -21,10 +21,22 @@ def unzipped(path: Path) -> BinaryIO:
     file = path.open("rb")
     beginning = file.peek(4)[:4]
     if beginning.startswith(_GZIP):
-        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=file)))
+        return cast(BinaryIO, io.BufferedReader(_Gzip(file)))
     if beginning == _ZSTD:
         return cast(BinaryIO, io.BufferedReader(_Frames(file)))
     return file
+
+
+class _Gzip(gzip.GzipFile):
+    """The contents of a gzip file, which is closed with it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        super().__init__(fileobj=file)
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
 
 
 class _Frames(io.RawIOBase):
