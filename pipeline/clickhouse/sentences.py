@@ -235,7 +235,7 @@ _PIECE = re.compile(r"\{(\w+)\}|([^{}]+)")
 
 
 def spoken(text: str) -> str:
-        # Other workers also compare it with the server's time, as workers' clocks may differ.
+    """Return a text of SQL with what it says filled in. Raises KeyError for a name that is none."""
     return _SAID.sub(lambda found: expression(found[1]), text)
 
 
