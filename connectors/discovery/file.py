@@ -62,7 +62,9 @@ class FileWatch:
         self._settings = settings
         self._telemetry = telemetry
         self._taken: bytes | None = None
+        """Content whose replicas are those that the file named last."""
         self._seen: bytes | None = None
+        """Content at the last poll; None if there was no file."""
         self._complaint = ""
         self._presence = Presence(self.name, telemetry)
 
@@ -80,14 +82,13 @@ class FileWatch:
             return None
         if digest != before:
             return None
-        self._taken = digest
         try:
             settings = self._file.read()
             sources = list_sources(settings.replicas)
         except (SettingsUnreadable, ReplicaInvalid) as error:
             self._complain(str(error))
             return None
-        self._complaint = ""
+        self._taken, self._complaint = digest, ""
         if _others(settings) != _others(self._settings):
             self._telemetry.restart_needed(self._file.path)
         return sources
@@ -108,7 +109,7 @@ class FileWatch:
         if polled is not None:
             self.sources = self._presence.answered(polled, now)
             changed()
-        elif self._complaint:
+        elif self._seen != self._taken:  # wrong, or new, or gone
             self._presence.unanswered()
         elif (confirmed := self._presence.again(now)) is not None:
             self.sources = confirmed

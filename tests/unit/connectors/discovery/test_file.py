@@ -188,3 +188,48 @@ async def test_one_replica_is_removed_at_once_and_another_name_for_an_engine_too
     watched.write(_document("b").replace('id = "b"', 'id = "x"'))
     assert (await watched.follows([8.0, 10.0]))[-1] == ["x"]
     assert watched.told.doubts == []
+
+
+@pytest.mark.parametrize("wrong", ["[[replicas]", _document("a", "a")])
+async def test_a_file_that_stays_wrong_confirms_no_absence(watched: Watched, wrong: str) -> None:
+    await watched.watch.begin()
+    watched.write(_document("a", "b", "c"))
+    await watched.follows([0.0, 2.0])
+    watched.write("")
+    await watched.follows([4.0, 6.0])
+    watched.write(wrong)
+    moments = [8.0, 10.0, 12.0, 6.0 + CONFIRM_SECONDS, 8.0 + CONFIRM_SECONDS]
+    assert (await watched.follows(moments)) == [["a", "b", "c"]] * len(moments)
+    assert len(watched.told.complaints) == 1
+    watched.write("")
+    assert (await watched.follows([50.0, 52.0, 49.0 + CONFIRM_SECONDS]))[-1] == ["a", "b", "c"]
+    assert (await watched.follows([50.0 + CONFIRM_SECONDS]))[-1] == []
+
+
+async def test_content_seen_once_confirms_no_absence_in_what_was_there_before(watched: Watched) -> None:
+    await watched.watch.begin()
+    watched.write(_document("a", "b", "c"))
+    await watched.follows([0.0, 2.0])
+    watched.write("")
+    await watched.follows([4.0, 6.0])
+    watched.write(_document("a", "b", "c"))
+    assert await watched.follows([6.0 + CONFIRM_SECONDS]) == [["a", "b", "c"]]
+    assert watched.told.doubts == [("replicas", 3, 0)]
+
+
+def test_a_file_is_used_once_what_it_names_can_be_read(watched: Watched) -> None:
+    """Its secrets are in other files: the content stays the same."""
+    watched.polls(2)
+    unreadable = True
+
+    def read() -> Settings:
+        if unreadable:
+            raise SettingsUnreadable("the password's file is empty")
+        return _settings(watched.path.read_text())
+
+    watched.watch._file.read = read
+    watched.write(_document("b"))
+    assert watched.polls(4) == [None] * 4
+    assert len(watched.told.complaints) == 1
+    unreadable = False
+    assert watched.polls(2) == [["b"], None]
