@@ -122,4 +122,11 @@ class FileWatch:
 
 
 def _others(settings: Settings) -> tuple[object, ...]:
-    return settings.kafka, settings.connector, settings.discovery
+    """Return the sections that a connector reads once, at its start."""
+    return (
+        settings.kafka,
+        settings.connector,
+        settings.discovery,
+        settings.lmcache,
+        settings.lmcache_kafka,
+    )

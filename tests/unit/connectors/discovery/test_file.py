@@ -138,9 +138,29 @@ def test_a_file_put_in_its_place_counts(watched: Watched) -> None:
     assert watched.polls(2) == [None, ["x"]]
 
 
-def test_other_settings_need_a_restart(watched: Watched) -> None:
+def test_settings_of_others_need_no_restart(watched: Watched) -> None:
     watched.polls(2)
-    watched.write(_document("a", more="[connector]\nlinger_seconds = 1\n"))
+    watched.write(_document("a", more="[worker]\ncheckpoint_seconds = 7\n"))
+    assert watched.polls(2) == [None, ["a"]]
+    assert watched.told.restarts == 0
+
+
+OF_OTHERS = {"clickhouse", "worker", "fleet", "page", "otlp", "index", "models", "prefixes"}
+"""Sections that no connector reads."""
+CHANGED = {
+    "kafka": 'bootstrap_servers = "other:9092"',
+    "connector": "linger_seconds = 1",
+    "discovery": '[[discovery.dns]]\nname = "engines"\nmodel = "m"',
+    "lmcache": 'models = "m"\nport = 8096',
+    "lmcache_kafka": 'bootstrap_servers = "other:9092"',
+}
+
+
+@pytest.mark.parametrize("section", [*CHANGED])
+def test_every_section_that_a_connector_reads_needs_a_restart(watched: Watched, section: str) -> None:
+    assert CHANGED.keys() | OF_OTHERS | {"replicas"} == {*Settings.__struct_fields__}
+    watched.polls(2)
+    watched.write(_document("a", more=f"[{section}]\n{CHANGED[section]}\n"))
     assert watched.polls(2) == [None, ["a"]]
     assert watched.told.restarts == 1
 
