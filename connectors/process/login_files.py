@@ -42,9 +42,9 @@ def basic(username: str, password: str) -> str:
 
 
 def state_of(file: str) -> tuple[int, ...] | None:
-    """Return what changes when a file is written or replaced; None if there is no file."""
+    """Return what changes with a file, also when only its owner or mode does; None if there is no file."""
     try:
         found = os.stat(file)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

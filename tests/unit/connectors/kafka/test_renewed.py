@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+import stat
+import time
 from pathlib import Path
 
 import pytest
 
-from connectors.kafka.renewed import RenewedPassword, RenewedText, RenewedToken
+from connectors.kafka.renewed import RenewedContext, RenewedPassword, RenewedText, RenewedToken
 from connectors.kafka.security import client_options
 from connectors.process.login_files import RENEWED, UNUSABLE
 from connectors.process.tls_files import CertificateUnreadable
@@ -184,4 +186,23 @@ def test_files_are_followed_as_kubernetes_changes_them(tmp_path: Path) -> None:
     assert trusts(of_connection(context), FIRST)
     (tmp_path / "..next").symlink_to("..2")
     os.replace(tmp_path / "..next", tmp_path / "..data")
+    assert trusts(of_connection(context), SECOND)
+
+
+def test_a_file_that_becomes_readable_is_read(tmp_path: Path) -> None:
+    """Who put it there forgot its mode. A superuser reads any, so the mode itself is looked at."""
+    file = tmp_path / "ca.pem"
+    file.write_text(FIRST)
+
+    def made() -> ssl.SSLContext:
+        if not file.stat().st_mode & stat.S_IRGRP:
+            raise CertificateUnreadable("kafka", "ssl_cafile", str(file), "Permission denied")
+        return ssl.create_default_context(cadata=file.read_text())
+
+    context = RenewedContext(made, {"ssl_cafile": str(file)})
+    file.write_text(SECOND)
+    file.chmod(0o600)
+    assert trusts(of_connection(context), FIRST)
+    time.sleep(0.05)  # longer than a tick of the file system's clock
+    file.chmod(0o640)
     assert trusts(of_connection(context), SECOND)
