@@ -34,17 +34,17 @@ class Presence:
         `now` is in seconds of a monotonic clock.
         """
         self._said = [*sources]
-        known = {source.replica for source in self._counted}
         found = {source.replica for source in sources}
-        if self._absence.believed(len(known), len(found), now):
-            self._counted = [*sources]
-            return [*sources]
         endpoints = {source.endpoint for source in sources}
         missing = [
             source
             for source in self._counted
             if source.replica not in found and source.endpoint not in endpoints
         ]
+        known = {source.replica for source in self._counted}
+        gone = {source.replica for source in missing}
+        if self._absence.believed(len(known), len(known - gone), now):
+            self._counted, missing = [*sources], []
         return [*sources, *missing]
 
     def again(self, now: float) -> list[Source] | None:

@@ -26,7 +26,8 @@ class Absence:
     def believed(self, known: int, found: int, now: float) -> bool:
         """Judge a proper answer; return whether what is missing in it is gone.
 
-        `known` counted before it, `found` are in it. `now` is in seconds of any monotonic clock.
+        `known` counted before it, `found` of them are in it: what is new says nothing of them, as it may be
+        what another view of a name or another file has. `now` is in seconds of any monotonic clock.
         """
         if 2 * found >= known:
             self.pending, self._since = False, None

@@ -71,6 +71,10 @@ class Document(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.metadata.namespace, self.metadata.name)
+
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""

@@ -33,14 +33,14 @@ class PodSet:
         if kind != "DELETED":
             self._put(document, self._pods)
             return
-        key = (document.metadata.namespace, document.metadata.name)
+        key = document.key
         known = self._pods.get(key)
         if known is not None and known.uid == document.metadata.uid:
             del self._pods[key]
 
     def _put(self, document: Document, known: dict[tuple[str, str], Pod]) -> None:
         pod = pod_of(document)
-        key = (document.metadata.namespace, document.metadata.name)
+        key = document.key
         before = known.get(key)
         same_life = before is not None and before.uid == document.metadata.uid
         if pod is None:

@@ -42,6 +42,8 @@ class PodWatch:
         self._absence = Absence(
             lambda known, found: telemetry.absence_doubted(f"{origin} {namespace}".strip(), known, found)
         )
+        self._counted: set[tuple[str, str]] = set()
+        """Pods that were there before the last list, or before the first one that is doubted."""
         self._version: str | None = None
         self._failures = 0
 
@@ -80,7 +82,10 @@ class PodWatch:
     async def _list(self, api: Api) -> None:
         documents, version = await api.pods(self._namespace)
         now = asyncio.get_running_loop().time()
-        believed = self._absence.believed(len(self._set.pods), len(documents), now)
+        if not self._absence.pending:
+            self._counted = {pod.key for pod in self._set.pods}
+        found = self._counted & {document.key for document in documents}
+        believed = self._absence.believed(len(self._counted), len(found), now)
         self._set.listed(documents, whole=believed)
         # A doubted list is repeated, and not watched from.
         self._version = version if believed else None

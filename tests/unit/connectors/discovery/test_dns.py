@@ -8,6 +8,7 @@ import pytest
 
 from connectors.discovery import dns
 from connectors.discovery.dns import Addresses, NameUnresolved, NameWatch, named_sources, resolve
+from connectors.discovery.presence import Presence
 from connectors.process import absence
 from connectors.sources import Source
 from schemas.discovery_settings import DnsName
@@ -164,3 +165,35 @@ async def test_a_name_that_answers_with_nothing_is_believed_after_a_while(
         following.cancel()
         assert await asyncio.gather(following, return_exceptions=True)
     assert told.doubts == [("discovery.dns[0]", 2, 0)]
+
+
+def _pods(first: int, count: int = 10) -> list[str]:
+    return [f"10.0.0.{number}" for number in range(first, first + count)]
+
+
+def test_pods_replaced_one_after_the_other_are_followed_at_once() -> None:
+    told = Told()
+    addresses, presence = Addresses(1), Presence("discovery.dns[0]", told)
+    name = DnsName(name="engines", model="m")
+    presence.begin(named_sources(name, addresses.answered(_pods(0))))
+    for answer in range(1, 20):
+        sources = named_sources(name, addresses.answered(_pods(answer)))
+        assert presence.answered(sources, dns.RESOLVE_SECONDS * answer) == sources
+    assert told.doubts == []
+
+
+@pytest.mark.parametrize("at_once", [6, 10])
+def test_pods_replaced_faster_than_that_are_followed_once_it_is_confirmed(at_once: int) -> None:
+    """However many come, those of before stay until then: it may be another view of the name."""
+    told = Told()
+    addresses, presence = Addresses(1), Presence("discovery.dns[0]", told)
+    name = DnsName(name="engines", model="m")
+    before = presence.begin(named_sources(name, addresses.answered(_pods(0))))
+    now = 100.0
+    for moved in range(at_once, 3 * at_once, at_once):
+        sources = named_sources(name, addresses.answered(_pods(moved)))
+        counted = {source.replica for source in presence.answered(sources, now)}
+        assert counted == {source.replica for source in (*before, *sources)}
+        now += dns.RESOLVE_SECONDS
+    assert told.doubts == [("discovery.dns[0]", 10, 10 - at_once)]
+    assert presence.answered(sources, 100.0 + absence.CONFIRM_SECONDS) == sources

@@ -186,8 +186,10 @@ async def test_replicas_that_the_file_lacks_for_a_while_are_gone(watched: Watche
     await watched.watch.begin()
     watched.write(_document("a", "b", "c"))
     await watched.follows([0.0, 2.0])
-    watched.write(_document("a", "d"))  # more than half are left: at once
-    assert (await watched.follows([4.0, 6.0]))[-1] == ["a", "d"]
+    watched.write(_document("a", "b", "d"))  # more than half are left: at once
+    assert (await watched.follows([4.0, 6.0]))[-1] == ["a", "b", "d"]
+    watched.write(_document("a", "d"))
+    assert (await watched.follows([6.5, 7.0]))[-1] == ["a", "d"]
     watched.write("")
     first = 10.0
     assert (await watched.follows([8.0, first, first + CONFIRM_SECONDS - 1.0]))[-1] == ["a", "d"]
@@ -253,3 +255,20 @@ def test_a_file_is_used_once_what_it_names_can_be_read(watched: Watched) -> None
     assert len(watched.told.complaints) == 1
     unreadable = False
     assert watched.polls(2) == [["b"], None]
+
+
+async def test_as_many_others_do_not_make_up_for_replicas_that_are_missing(watched: Watched) -> None:
+    """As in the file of another fleet."""
+    await watched.watch.begin()
+    watched.write(_document("a", "b", "c"))
+    await watched.follows([0.0, 2.0])
+    watched.write(_document("x", "y", "z"))
+    both = ["a", "b", "c", "x", "y", "z"]
+    assert await watched.follows([4.0, 6.0, 8.0, 5.0 + CONFIRM_SECONDS]) == [
+        ["a", "b", "c"],
+        both,
+        both,
+        both,
+    ]
+    assert watched.told.doubts == [("replicas", 3, 0)]
+    assert await watched.follows([6.0 + CONFIRM_SECONDS]) == [["x", "y", "z"]]

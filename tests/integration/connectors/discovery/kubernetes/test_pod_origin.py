@@ -312,3 +312,21 @@ async def test_a_list_that_is_empty_once_removes_no_pod(
         kube.end_watches()
         await following.until(lambda: following.lives == {})
         await following.until(lambda: kube.watching == 1)
+
+
+async def test_as_many_other_pods_do_not_make_up_for_those_that_are_missing(
+    kube: KubeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        kube.put(pod_document(name, labels=LABELS))
+    async with Following(kube).running() as following:
+        await following.until(lambda: kube.watching == 1)
+        kube.end_watches()
+        for old, new in zip("abc", "xyz", strict=True):
+            kube.delete("ml", old)
+            kube.put(pod_document(new, labels=LABELS))
+        await following.until(lambda: following.told.lists >= 5)
+        assert following.lives.keys() == {*"abcxyz"}
+        assert following.told.doubts == [("discovery.kubernetes[0] ml", 3, 0)]
+        monkeypatch.setattr(absence, "CONFIRM_SECONDS", 0.0)
+        await following.until(lambda: following.lives.keys() == {*"xyz"})
