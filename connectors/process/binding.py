@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from errno import ENODEV
+from errno import EADDRNOTAVAIL, EAFNOSUPPORT, ENODEV
 
 import zmq
 
@@ -28,9 +27,12 @@ def listen(socket: zmq.Socket[bytes], endpoint: str) -> None:
     """Bind a socket; `*` stands for every address, IPv4 and IPv6. Raises ZMQError."""
     if endpoint.startswith("tcp://*:"):
         socket.setsockopt(zmq.IPV6, 1)
-        # Where IPv6 is off, only the IPv4 addresses are bound, below.
-        with contextlib.suppress(zmq.ZMQError):
+        try:
             socket.bind(endpoint)
             return
+        except zmq.ZMQError as error:
+            # Where IPv6 is off, only the IPv4 addresses are bound, below.
+            if error.errno not in (EADDRNOTAVAIL, EAFNOSUPPORT):
+                raise
     socket.setsockopt(zmq.IPV6, int("[" in endpoint))
     socket.bind(endpoint)
