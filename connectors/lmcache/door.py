@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from aiohttp import web
 
@@ -25,7 +25,8 @@ from schemas.settings import Lmcache
 BODY_SECONDS = 5.0
 """A request whose body takes longer is refused."""
 TAKE_SECONDS = 1.5
-"""A server waits two seconds for its answer; what has no room at Kafka by then is refused."""
+"""A server waits two seconds for its answer; what has no room at Kafka by then is refused. What has is taken,
+even if its answer comes too late: the server's numbers tell if it reports that again."""
 MOST_AT_ONCE = 64
 """Requests under way, at most."""
 STATUS: dict[ReportRefusal, int] = {
@@ -40,7 +41,6 @@ STATUS: dict[ReportRefusal, int] = {
 }
 """HTTP status of requests of which nothing is taken."""
 
-Value = TypeVar("Value")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -125,8 +125,10 @@ class Door:
     async def _events(self, request: web.Request) -> web.Response:
         """Take what can be taken of a report, and count the rest."""
         body, now = await self._body(request), time.time()
-        taking = asyncio.ensure_future(self._servers.take([(body, now)], now))
-        refused = await self._within(TAKE_SECONDS, taking, "busy")
+        try:
+            refused = await self._servers.take([(body, now)], now, seconds=TAKE_SECONDS)
+        except asyncio.TimeoutError:
+            raise _Refused("busy") from None
         status = STATUS["malformed"] if refused["malformed"] else 200
         return web.json_response({"refused": refused}, status=status)
 
@@ -155,12 +157,8 @@ class Door:
         if (request.content_length or 0) > self._most_bytes:
             raise _Refused("too_large")
         try:
-            return await self._within(BODY_SECONDS, request.read(), "slow_body")
+            return await asyncio.wait_for(request.read(), BODY_SECONDS)
         except web.HTTPRequestEntityTooLarge:
             raise _Refused("too_large") from None
-
-    async def _within(self, seconds: float, wanted: Awaitable[Value], reason: ReportRefusal) -> Value:
-        try:
-            return await asyncio.wait_for(wanted, seconds)
         except asyncio.TimeoutError:
-            raise _Refused(reason) from None
+            raise _Refused("slow_body") from None

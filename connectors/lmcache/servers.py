@@ -125,13 +125,21 @@ class Servers:
         """Note that a server says it leaves."""
         self._liveness.leaves(server, time.time())
 
-    async def take(self, reports: Iterable[Report], received_at: float) -> Counter[ReportRefusal]:
+    async def take(
+        self,
+        reports: Iterable[Report],
+        received_at: float,
+        *,
+        seconds: float | None = None,
+    ) -> Counter[ReportRefusal]:
         """Take Kafka records or bodies of requests, in order; return what was left out and why.
 
-        Waits for room at the publisher, and for the positions of sources that are new.
+        Waits for room at the publisher, at most for `seconds`: asyncio.TimeoutError says that nothing was
+        taken. Then waits for the positions of sources that are new, however long that takes: what has been
+        decoded cannot be decoded again, as the decoder goes on with every batch.
         """
-        async with self._taking:
-            await self._publisher.room()
+        await asyncio.wait_for(self._turn(), seconds)
+        try:
             found: list[Reported] = []
             refused: Counter[ReportRefusal] = Counter()
             for payload, heard_at in reports:
@@ -149,6 +157,17 @@ class Servers:
             if refused:
                 self._telemetry.reports_refused(refused)
             return refused
+        finally:
+            self._taking.release()
+
+    async def _turn(self) -> None:
+        """Wait until nobody else takes reports and there is room for what follows from them."""
+        await self._taking.acquire()
+        try:
+            await self._publisher.room()
+        except BaseException:
+            self._taking.release()
+            raise
 
     def flush(self) -> None:
         """Hand the open runs to the publisher."""

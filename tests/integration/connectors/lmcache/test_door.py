@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import aiohttp
 import pytest
 
+from connectors.lmcache import door as door_of_lmcache
 from connectors.lmcache import servers as servers_of_lmcache
 from connectors.lmcache.door import MOST_AT_ONCE, Door
 from connectors.lmcache.servers import Servers
 from connectors.publish.publisher import Publisher
+from connectors.sources import Source, SourceKey
 from connectors.telemetry.events import Telemetry
+from schemas.events import Capacity
+from schemas.positions import PositionRecord
 from schemas.settings import Connector, Lmcache, Settings
 from tests.support.report_log import ReportLog, report
 
@@ -24,11 +28,13 @@ MOST_BYTES = 64 << 10
 
 
 @asynccontextmanager
-async def opened(**lmcache: Any) -> AsyncIterator[tuple[Door, ReportLog, Servers, Telemetry]]:
+async def opened(
+    log: ReportLog | None = None, **lmcache: Any
+) -> AsyncIterator[tuple[Door, ReportLog, Servers, Telemetry]]:
     settings = Settings(
         connector=Connector(max_frame_bytes=MOST_BYTES), lmcache=Lmcache(models="m", **lmcache)
     )
-    log, telemetry = ReportLog(), Telemetry()
+    log, telemetry = log or ReportLog(), Telemetry()
     servers = Servers(
         settings, cast(Publisher, log), cast(Any, log), telemetry, lambda name: name == "taken@m"
     )
@@ -130,6 +136,58 @@ async def test_where_kafka_does_not_keep_up_requests_are_refused_and_nothing_of_
         log.free.set()
         servers.flush()
         assert log.records == []
+
+
+class SlowLog(ReportLog):
+    """Takes its time to say how far the log is with sources that are new."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.resumes = asyncio.Event()
+        self.resumes.set()
+
+    async def resume(self, sources: Sequence[Source]) -> dict[SourceKey, PositionRecord]:
+        await self.resumes.wait()
+        return await super().resume(sources)
+
+
+async def test_what_has_been_decoded_is_taken_however_long_positions_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second declaration ends the capacity of the first: that is known only when it first comes."""
+    monkeypatch.setattr(door_of_lmcache, "TAKE_SECONDS", 0.2)
+    log = SlowLog()
+
+    def declared(seq: int, backend: str, revision: int) -> bytes:
+        one = {"event_type": "config", "tier": "l2", "backend": backend, "entries": []}
+        return report(seq, **one, capacity_bytes=100, capacity_revision=revision)
+
+    async with opened(log) as (door, _, servers, telemetry):
+        assert await posted(door, declared(1, "fs", 1)) == 200
+        log.resumes.clear()
+        first = asyncio.create_task(posted(door, declared(2, "nixl_store", 2)))
+        await asyncio.sleep(1.0)
+        assert await posted(door, report(3)) == 503  # meanwhile there is no room for others
+        log.resumes.set()
+        assert await first == 200
+        assert await posted(door, declared(2, "nixl_store", 2)) == 200
+        assert await posted(door, report(3)) == 200
+        servers.flush()
+        assert refused(telemetry, "busy") == 1
+    assert log.numbers("a:fs@m") == [1, 2, 3]
+    capacities = [
+        (event.medium, event.capacity_bytes)
+        for record in log.records
+        if record.replica != "a@m"
+        for batch in record.batches
+        for event in batch.events
+        if isinstance(event, Capacity)
+    ]
+    assert sorted(capacities) == [
+        ("lmcache-l2-fs", 0),
+        ("lmcache-l2-fs", 100),
+        ("lmcache-l2-nixl_store", 100),
+    ]
 
 
 async def asked(door: Door, method: str, path: str, **more: Any) -> tuple[int, Any]:
