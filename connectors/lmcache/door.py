@@ -92,7 +92,6 @@ class Door:
             login=bool(self._settings.token),
         )
         self.port = self._runner.addresses[0][1]
-        self._servers.reached = True
 
     async def stop(self) -> None:
         if self._runner is not None:
@@ -126,7 +125,7 @@ class Door:
         """Take what can be taken of a report, and count the rest."""
         body, now = await self._body(request), time.time()
         try:
-            refused = await self._servers.take([(body, now)], now, seconds=TAKE_SECONDS)
+            refused = await self._servers.take([(body, now)], now, posted=True, seconds=TAKE_SECONDS)
         except asyncio.TimeoutError:
             raise _Refused("busy") from None
         status = STATUS["malformed"] if refused["malformed"] else 200

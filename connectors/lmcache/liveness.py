@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from connectors.lmcache.backlog import ALL
 from connectors.lmcache.decoder import Place
 from connectors.process.absence import Absence
 from schemas.reasons import ClosedReason
@@ -34,12 +35,18 @@ def made_up(server: str) -> bool:
 class _Server:
     heard_at: float
     incarnation: int = 0
+    posts: bool = False
+    """Whether its last report came over HTTP, so that nothing of it is unread."""
     beats: bool = False
     """Whether the present process sends heartbeats."""
     left: bool = False
     """Whether it said that it leaves."""
     judged: bool = False
     """Whether its silence was believed."""
+
+    def silent(self, now: float, read_to: float) -> float:
+        """Return for how long it has said nothing, as far as all that it reported has been read."""
+        return (now if self.posts else min(now, read_to)) - self.heard_at
 
 
 class Liveness:
@@ -60,9 +67,10 @@ class Liveness:
     def __len__(self) -> int:
         return len(self._servers)
 
-    def reported(self, server: str, incarnation: int, at: float) -> None:
-        """Note that a server sent a batch of one of its sessions at `at`."""
+    def reported(self, server: str, incarnation: int, at: float, *, posted: bool = False) -> None:
+        """Note that a server sent a batch of one of its sessions at `at`, over HTTP if `posted`."""
         known = self._heard(server, at)
+        known.posts = posted
         if known.incarnation and incarnation > known.incarnation:
             # That may have been the process before; a new one registers once its heartbeat is refused.
             known.beats = known.left = False
@@ -83,24 +91,32 @@ class Liveness:
         known = self._servers.get(server)
         return known is not None and known.beats and not known.left
 
-    def look(self, until: float) -> None:
-        """Judge who no longer sends heartbeats: most of several at once may only be cut off from us."""
+    def posts(self, server: str) -> bool:
+        """Return whether the last report of a server came over HTTP."""
+        known = self._servers.get(server)
+        return known is not None and known.posts
+
+    def look(self, now: float, read_to: float = ALL) -> None:
+        """Judge who no longer sends heartbeats: most of several at once may only be cut off from us.
+
+        What was reported over Kafka before `read_to` has been read.
+        """
         beating = {
             server: known
             for server, known in self._servers.items()
             if known.beats and not known.left and not known.judged
         }
-        silent = {s for s, known in beating.items() if until - known.heard_at >= HEARTBEAT_SECONDS}
+        silent = {s for s, known in beating.items() if known.silent(now, read_to) >= HEARTBEAT_SECONDS}
         heard = len(beating) - len(silent)
-        if self._absence.believed(len(beating) if len(beating) > 1 else heard, heard, until):
+        if self._absence.believed(len(beating) if len(beating) > 1 else heard, heard, now):
             self._doubted = set()
             for server in silent:
                 beating[server].judged = True
         else:
             self._doubted = silent
 
-    def gone(self, place: Place, until: float) -> ClosedReason | None:
-        """Return why a place ends, None if it does not; all that was reported before `until` has been heard.
+    def gone(self, place: Place, now: float, read_to: float = ALL) -> ClosedReason | None:
+        """Return why a place ends, None if it does not. `read_to` is as for `look`.
 
         Memory ends with its process. Storage may be there again when a server of the same id is. What several
         servers share stays.
@@ -110,7 +126,7 @@ class Liveness:
         known = self._servers.get(place.instance)
         if known is None:
             return "silent"
-        silent = until - known.heard_at
+        silent = known.silent(now, read_to)
         if not place.backend or made_up(place.instance):
             if known.left and silent >= LEAVING_SECONDS:
                 return "removed"

@@ -80,10 +80,10 @@ class Servers:
         self._liveness = Liveness(
             settings.lmcache.silent_seconds, partial(telemetry.absence_doubted, "lmcache")
         )
-        self.reached = False
-        """Whether reports would come if there were any."""
+        self.reached = not settings.lmcache.topic
+        """Whether the topic can be read, if there is one. Over HTTP reports always come."""
         self.read_to = ALL
-        """Everything that was reported before this time has been read."""
+        """Everything that the topic got before this time has been read."""
         self._ticker: asyncio.Task[None] | None = None
         self._looker: asyncio.Task[None] | None = None
 
@@ -104,7 +104,11 @@ class Servers:
 
     def connected(self, source: SourceKey) -> bool:
         """Return whether something new about a source would be heard."""
-        return source in self.streams and self.reached and self._may_report(self._places[source])
+        stream = self.streams.get(source)
+        if stream is None or not self._may_report(place := self._places[source]):
+            return False
+        servers = stream.servers if isinstance(stream, StorageStream) else (place.instance,)
+        return self.reached or all(map(self._liveness.posts, servers))
 
     def register(self, server: str) -> bool | None:
         """Register a server for heartbeats; return whether it was before, None if there is no room."""
@@ -130,9 +134,10 @@ class Servers:
         reports: Iterable[Report],
         received_at: float,
         *,
+        posted: bool = False,
         seconds: float | None = None,
     ) -> Counter[ReportRefusal]:
-        """Take Kafka records or bodies of requests, in order; return what was left out and why.
+        """Take Kafka records or, if `posted`, bodies of requests, in order; return what was left out and why.
 
         Waits for room at the publisher, at most for `seconds`: asyncio.TimeoutError says that nothing was
         taken. Then waits for the positions of sources that are new, however long that takes: what has been
@@ -150,7 +155,7 @@ class Servers:
                 found += reported
                 refused += left_out
                 for batch in reported:
-                    self._liveness.reported(batch.instance, batch.incarnation, heard_at)
+                    self._liveness.reported(batch.instance, batch.incarnation, heard_at, posted=posted)
             refused += await self._meet(found)
             for batch in found:
                 self._feed(batch, received_at)
@@ -305,10 +310,9 @@ class Servers:
 
     def look(self, reports: IdleReports, now: float) -> None:
         """Do so once, at `now`."""
-        until = min(now, self.read_to)
-        self._liveness.look(until)
+        self._liveness.look(now, self.read_to)
         for key, place in [*self._places.items()]:
-            reason = self._liveness.gone(place, until)
+            reason = self._liveness.gone(place, now, self.read_to)
             if reason is not None:
                 self._end(key, reason, now)
         begun = {key: stream for key, stream in self.streams.items() if stream.begun}

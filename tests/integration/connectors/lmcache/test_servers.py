@@ -28,13 +28,11 @@ def servers_of(log: ReportLog, **lmcache: Any) -> Servers:
         connector=Connector(linger_seconds=60.0),
         lmcache=Lmcache(models="m", port=1, silent_seconds=SILENT, **lmcache),
     )
-    found = Servers(settings, cast(Publisher, log), cast(Any, log), Telemetry(), lambda name: False)
-    found.reached = True
-    return found
+    return Servers(settings, cast(Publisher, log), cast(Any, log), Telemetry(), lambda name: False)
 
 
-async def told(servers: Servers, *reports: bytes, at: float) -> dict[str, int]:
-    return dict(await servers.take([(one, at) for one in reports], at))
+async def told(servers: Servers, *reports: bytes, at: float, posted: bool = False) -> dict[str, int]:
+    return dict(await servers.take([(one, at) for one in reports], at, posted=posted))
 
 
 def private(seq: int, server: str = "a") -> bytes:
@@ -166,3 +164,29 @@ async def test_sources_of_others_are_not_gone_on_with() -> None:
     await asyncio.sleep(0.1)
     await servers.stop()
     assert servers.streams == {}
+
+
+async def test_reports_over_http_count_while_the_topic_cannot_be_read() -> None:
+    log, now = ReportLog(), time.time()
+    servers = servers_of(log, topic="t")
+    assert not servers.reached
+    servers.reached = True
+    await told(servers, report(1, "kafka"), private(2, "kafka"), shared(3, "kafka"), at=now)
+    posting = report(1, "http"), private(2, "http"), report(3, "http", tier="l2", backend="fs", shared=True)
+    await told(servers, *posting, at=now, posted=True)
+    servers.reached, servers.read_to = False, 0.0
+    places = ["kafka@m", "kafka:fs@m", "pool:s3@m", "http@m", "http:fs@m", "pool:fs@m"]
+    assert [servers.connected((place, 0)) for place in places] == [False] * 3 + [True] * 3
+    servers.look(IdleReports(), now + SILENT)
+    assert [ends(log, place) for place in places] == [[], [], [], ["silent"], ["silent"], []]
+    servers.register("http")
+    servers.register("kafka")
+    later = time.time() + SILENT
+    await told(servers, report(4, "http"), at=now, posted=True)
+    servers.look(IdleReports(), later)
+    assert (ends(log, "kafka@m"), ends(log, "http@m")) == ([], ["silent", "silent"])
+    await told(servers, shared(5, "http"), at=later, posted=True)
+    assert not servers.connected(("pool:s3@m", 0))  # others that write there would not be heard
+    await told(servers, shared(4, "kafka"), at=later, posted=True)  # it has been started again without Kafka
+    assert servers.connected(("pool:s3@m", 0))
+    assert servers.connected(("kafka@m", 0))
