@@ -322,6 +322,12 @@ class Servers:
         servers = {place.instance for place in self._at}
         self._liveness.keep(servers, now)
         self._decoder.keep(servers)
+        # A server that comes back finds what several share where it left it, as long as that knows it.
+        kept = {
+            server: [stream for stream in storage if server in stream.servers]
+            for server, storage in self._storage.items()
+        }
+        self._storage = {server: storage for server, storage in kept.items() if storage}
 
     def _publish(self, records: Iterable[EventsRecord]) -> None:
         for record in records:

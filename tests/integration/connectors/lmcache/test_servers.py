@@ -13,9 +13,10 @@ from connectors.lmcache import servers as servers_of_lmcache
 from connectors.lmcache.liveness import HEARTBEAT_SECONDS, LEAVING_SECONDS, MADE_UP_SECONDS
 from connectors.lmcache.servers import Servers
 from connectors.order.idle import IdleReports
+from connectors.positions import ledger
 from connectors.publish.publisher import Publisher
 from connectors.telemetry.events import Telemetry
-from schemas.events import Closed, Opened, SourceStatus
+from schemas.events import Closed, Gap, Opened, SourceStatus
 from schemas.settings import Connector, Lmcache, Settings
 from tests.support.report_log import ReportLog, report
 
@@ -190,3 +191,30 @@ async def test_reports_over_http_count_while_the_topic_cannot_be_read() -> None:
     await told(servers, shared(4, "kafka"), at=later, posted=True)  # it has been started again without Kafka
     assert servers.connected(("pool:s3@m", 0))
     assert servers.connected(("kafka@m", 0))
+
+
+async def test_what_servers_that_are_gone_have_written_to_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ledger, "MOST_EMITTERS", 3)
+    log, now = ReportLog(), time.time()
+    servers = servers_of(log)
+    for turn in range(10):
+        server = str(uuid.uuid4())
+        begins = now + turn * MADE_UP_SECONDS
+        await told(servers, report(1, server), private(2, server), shared(3, server), at=begins)
+        servers.look(IdleReports(), begins + MADE_UP_SECONDS)
+    assert servers.streams.keys() == {("pool:s3@m", 0)}
+    assert len(servers._storage) == 3
+
+
+async def test_a_server_that_comes_back_has_lost_nothing_of_what_it_shares() -> None:
+    log, now = ReportLog(), time.time()
+    servers = servers_of(log)
+    await told(servers, report(1), shared(2), at=now)
+    servers.look(IdleReports(), now + SILENT)
+    assert servers.streams.keys() == {("pool:s3@m", 0)}
+    await told(servers, report(3), report(4), shared(5), at=now + SILENT)
+    servers.flush()
+    assert log.numbers("pool:s3@m") == [1, 2, 3, 4]
+    assert not [event for event in log.notices("pool:s3@m") if isinstance(event, Gap)]
