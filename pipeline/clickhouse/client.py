@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import cast
@@ -97,6 +99,48 @@ def connect(store: ClickHouse) -> Client:
         over_http = cast(HttpClient, client)
         over_http.headers = RenewedHeaders(over_http.headers, store, password)
     return client
+
+
+class Connection:
+    """A client for several threads, connected when the first of them asks for it."""
+
+    def __init__(self, store: ClickHouse) -> None:
+        self._store = store
+        self._attempt: Future[Client] | None = None
+        self._lock = threading.Lock()
+
+    def client(self) -> Client:
+        """Return the client. Raises StoreUnavailable, CertificateUnreadable; then the next call tries again.
+
+        Threads that ask while one connects share what becomes of that: a store that hangs costs them its time
+        limit once.
+        """
+        with self._lock:
+            is_first = self._attempt is None
+            attempt = self._attempt = self._attempt or Future()
+        if is_first:
+            try:
+                attempt.set_result(connect(self._store))
+            except BaseException as error:
+                self._forget(attempt)
+                attempt.set_exception(error)
+        return attempt.result()
+
+    def close(self) -> None:
+        """Disconnect, also what is just being connected."""
+        if (attempt := self._attempt) is not None:
+            self._forget(attempt)
+            attempt.add_done_callback(_disconnect)
+
+    def _forget(self, attempt: Future[Client]) -> None:
+        with self._lock:
+            if self._attempt is attempt:
+                self._attempt = None
+
+
+def _disconnect(attempt: Future[Client]) -> None:
+    if attempt.exception() is None:
+        attempt.result().close()
 
 
 def moment(at: datetime) -> float:

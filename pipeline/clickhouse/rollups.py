@@ -9,7 +9,6 @@ whichever row wins has seen all rows that were written before.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,11 +16,10 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol, TypeGuard, get_args
 
 import structlog
-from clickhouse_connect.driver.client import Client
 from prometheus_client import Counter, Histogram
 
 from connectors.process.limited_log import LogLimiter
-from pipeline.clickhouse.client import connect, store_unavailable
+from pipeline.clickhouse.client import Connection, store_unavailable
 from pipeline.clickhouse.due_minutes import DueMinutes, Minute
 from pipeline.clickhouse.sql_files import rollup
 from pipeline.errors import StoreUnavailable
@@ -96,8 +94,7 @@ class Rollups:
         self._clock = clock
         self._worker = uuid.uuid4().hex
         self._minutes = DueMinutes()
-        self._client: Client | None = None
-        self._connecting = threading.Lock()
+        self._connection = Connection(store)
         self._others_may_have_left = True
         self._limiter = LogLimiter()
 
@@ -221,7 +218,7 @@ class Rollups:
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
         statement = rollup(table).replace("{database}", self._store.database)
         with store_unavailable(self._store):
-            client = self._connected()
+            client = self._connection.client()
             version = client.query("SELECT toUnixTimestamp64Micro(now64(6))").result_rows[0][0]
             client.command(
                 statement,
@@ -241,7 +238,7 @@ class Rollups:
 
     def _server_time(self) -> datetime:
         with store_unavailable(self._store):
-            return _utc(self._connected().query("SELECT now('UTC')").result_rows[0][0])
+            return _utc(self._connection.client().query("SELECT now('UTC')").result_rows[0][0])
 
     def _done(self, notes: Mapping[tuple[str, str, datetime], int]) -> None:
         """Record in the store that notes, given by worker, family and minute, are done."""
@@ -250,7 +247,7 @@ class Rollups:
     def _insert(self, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
             with store_unavailable(self._store):
-                self._connected().insert(
+                self._connection.client().insert(
                     "rollups_due", rows, column_names=_COLUMNS, database=self._store.database
                 )
 
@@ -268,19 +265,13 @@ class Rollups:
             "GROUP BY worker, family, minute HAVING note > max(done)"
         )
         with store_unavailable(self._store):
-            result = self._connected().query(query, parameters={"worker": self._worker})
+            result = self._connection.client().query(query, parameters={"worker": self._worker})
         for worker, family, minute, note, is_old in result.result_rows:
             minute = _utc(minute)
             left.add(Minute(family, minute))
             if is_old:
                 given_up[worker, family, minute] = note
         return left, given_up
-
-    def _connected(self) -> Client:
-        with self._connecting:
-            if self._client is None:
-                self._client = connect(self._store)
-            return self._client
 
 
 def _recent(minutes: Iterable[Minute]) -> set[Minute]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
@@ -12,7 +11,7 @@ from typing import Any
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import DataError
 
-from pipeline.clickhouse.client import connect, first_line, store_unavailable
+from pipeline.clickhouse.client import Connection, first_line, store_unavailable
 from pipeline.errors import RowsRefused
 from schemas.rows import Row
 from schemas.settings import ClickHouse
@@ -25,8 +24,7 @@ class Tables:
 
     def __init__(self, store: ClickHouse) -> None:
         self._store = store
-        self._client: Client | None = None
-        self._connecting = threading.Lock()
+        self._connection = Connection(store)
         self._layouts: dict[type[Row], tuple[tuple[str, ...], list[Any]]] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="tables")
 
@@ -54,12 +52,11 @@ class Tables:
     def close(self) -> None:
         """Wait for running inserts and disconnect."""
         self._threads.shutdown(wait=True)
-        if self._client is not None:
-            self._client.close()
+        self._connection.close()
 
     def _insert(self, kind: type[Row], rows: list[Row]) -> None:
         with store_unavailable(self._store):
-            client = self._connected()
+            client = self._connection.client()
             names, types = self._layout(client, kind)
             try:
                 client.insert(
@@ -72,12 +69,6 @@ class Tables:
                 )
             except DataError as error:  # from encoding the columns, before anything was sent
                 raise RowsRefused(kind.TABLE, first_line(error)) from error
-
-    def _connected(self) -> Client:
-        with self._connecting:
-            if self._client is None:
-                self._client = connect(self._store)
-            return self._client
 
     def _layout(self, client: Client, kind: type[Row]) -> tuple[tuple[str, ...], list[Any]]:
         """Return the column names and their types in the table, which is asked once."""

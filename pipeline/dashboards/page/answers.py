@@ -15,10 +15,9 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from clickhouse_connect.driver.client import Client
 
 from connectors.process.leaving import aside
-from pipeline.clickhouse.client import connect, moment, store_unavailable
+from pipeline.clickhouse.client import Connection, moment, store_unavailable
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.panel import Panel, used_parameters
 from pipeline.dashboards.queries import RANGE
@@ -79,7 +78,7 @@ class Answers:
         self._store = msgspec.structs.replace(store, timeout_seconds=patience)
         self._panel_seconds = panel_seconds
         self._limits = {**LIMITS, "max_execution_time": panel_seconds, "database": store.database}
-        self._client: Client | None = None
+        self._connection = Connection(self._store)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._kept: OrderedDict[tuple[str, Question], _Asked] = OrderedDict()
 
@@ -133,9 +132,7 @@ class Answers:
                 del self._kept[key]
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._connection.close()
 
     async def _ask(self, owner: str, sql: str, asked: _Asked) -> Answer:
         question = asked.question
@@ -158,9 +155,8 @@ class Answers:
 
     def _run(self, sql: str, parameters: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
         with store_unavailable(self._store):
-            if self._client is None:
-                self._client = connect(self._store)
-            result = self._client.query(sql, parameters=_unambiguous(parameters), settings=self._limits)
+            client = self._connection.client()
+            result = client.query(sql, parameters=_unambiguous(parameters), settings=self._limits)
         return tuple(result.column_names), [tuple(row) for row in result.result_rows]
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from clickhouse_connect.driver.exceptions import DatabaseError
 
-from pipeline.clickhouse.client import connect, first_line, store_unavailable
+from pipeline.clickhouse import client as client_module
+from pipeline.clickhouse.client import Connection, connect, first_line, store_unavailable
+from pipeline.dashboards.page.answers import Answers
 from pipeline.errors import StoreBusy, StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -108,3 +114,87 @@ def test_the_scheme_of_the_address_decides_on_tls_and_no_port_does(scheme: str, 
             connect(ClickHouse(url=f"{scheme}://127.0.0.1:{server.getsockname()[1]}"))
         taker.join()
     assert received[0].startswith(first)
+
+
+class SlowStore:
+    """Attempts to connect last until they are let go, and then fail or not."""
+
+    def __init__(self) -> None:
+        self.clients: list[SlowStore.Client] = []
+        self.attempts = 0
+        self.fails = False
+        self.goes_on = threading.Event()
+
+    class Client:
+        closed = False
+        column_names = result_rows = ()
+
+        def query(self, *_: Any, **__: Any) -> SlowStore.Client:
+            return self
+
+        def close(self) -> None:
+            self.closed = True
+
+    def connect(self, _store: ClickHouse) -> Any:
+        self.attempts += 1
+        assert self.goes_on.wait(60)
+        if self.fails:
+            raise StoreUnavailable("http://store", "no connection")
+        self.clients.append(self.Client())
+        return self.clients[-1]
+
+    def asked_by_four(self, ask: Callable[[], Any]) -> list[Future[Any]]:
+        """Let four threads ask at once, and the attempt go on while all wait."""
+        with ThreadPoolExecutor(4) as threads:
+            ready = threading.Barrier(5)
+
+            def one() -> Any:
+                ready.wait(60)
+                return ask()
+
+            asked = [threads.submit(one) for _ in range(4)]
+            ready.wait(60)
+            time.sleep(0.2)
+            self.goes_on.set()
+        return asked
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowStore]:
+    store = SlowStore()
+    monkeypatch.setattr(client_module, "connect", store.connect)
+    yield store
+    store.goes_on.set()
+
+
+def test_the_first_statements_of_a_page_share_one_client(slow: SlowStore) -> None:
+    answers = Answers(ClickHouse(url="http://store"), 5.0)
+    asked = slow.asked_by_four(lambda: answers._run("SELECT 1", {}))
+    assert [each.result() for each in asked] == [((), [])] * 4
+    assert slow.attempts == 1
+    answers.close()
+    assert [client.closed for client in slow.clients] == [True]
+
+
+def test_threads_that_wait_share_a_failure_and_the_next_call_tries_again(slow: SlowStore) -> None:
+    slow.fails = True
+    connection = Connection(ClickHouse())
+    asked = slow.asked_by_four(connection.client)
+    assert {type(each.exception()) for each in asked} == {StoreUnavailable}
+    assert slow.attempts == 1
+    slow.fails = False
+    assert connection.client() is connection.client() is slow.clients[0]
+    assert slow.attempts == 2
+
+
+def test_what_is_connected_after_the_end_is_closed_too(slow: SlowStore) -> None:
+    connection = Connection(ClickHouse())
+    connection.close()
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(connection.client)
+        while not slow.attempts:
+            time.sleep(0.01)
+        connection.close()
+        slow.goes_on.set()
+        asked.result()
+    assert [client.closed for client in slow.clients] == [True]
