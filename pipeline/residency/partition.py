@@ -213,7 +213,10 @@ class PartitionState(State[Readable, Cut]):
         from here on, unless the records were committed.
         """
         if self._committed.meta is not None:
-            self._advance(self._committed.removed(self.sources, beginning) - 1)
+            lacking, reached = self._committed.removed(self.sources, beginning)
+            for name in lacking:
+                self._lacks_removed(name, reached - 1)
+            self._advance(reached - 1)
         if self.next_offset < beginning:
             for name in self.sources:
                 self._lacks_removed(name, beginning - 1)
@@ -271,9 +274,10 @@ class PartitionState(State[Readable, Cut]):
             rows += source.windows.take_all()
             residency.take(source)
         # All that is due of a source is taken at once, while its state is in the processor's cache.
-        for source in self.sources.values():
+        for key, source in self.sources.items():
             source_rows = source.windows.take(heard_to)
-            rows += source_rows
+            if not self._committed.rows_stay(key):
+                rows += source_rows
             if committed_before:
                 source.take_changes()
             elif source.unsaved or source_rows:
@@ -324,10 +328,7 @@ class PartitionState(State[Readable, Cut]):
         for source in [*self._forgotten, *self.sources.values()]:
             source.take_changes()
         committed, self._committed = self._committed, Committed(self._committed.end)
-        if (found := committed.applied(self.sources, self._settings.forget_seconds)) is not None:
-            self._silence, lacking = found
-            for name in lacking:
-                self._lacks_removed(name, committed.end - 1)
+        self._silence = committed.applied(self.sources, self._settings.forget_seconds) or self._silence
 
     @classmethod
     def restore(

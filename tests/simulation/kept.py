@@ -128,6 +128,13 @@ def _came_too_late(play: Play) -> bool:
     return (gap.first, gap.last, gap.reason) == (1, 4, "replay_truncated") and play.engines[0].life == 2
 
 
+def _what_is_left_counts(play: Play) -> bool:
+    """The log lost a record before the first base was whole, and has the next one, which was committed too."""
+    log = play.simulation.broker.log["kvlens.events.v1", 0]
+    last = max(play.simulation.store.rows("sources"), key=lambda row: row["incarnation"])
+    return log.begin == 1 and (last["first_seq"], last["last_seq"], last["trust"]) == (0, 13, "complete")
+
+
 KEPT = {
     "rows that nobody committed, of records that retention took": Kept(
         replace(
@@ -140,6 +147,26 @@ KEPT = {
             ),
         ),
         _row_is_left,
+    ),
+    "a worker killed before its first base was whole, and a log that lost its first record": Kept(
+        replace(
+            _ONE,
+            seed=553843403,
+            partitions=2,
+            indexes=1,
+            capacity=12,
+            prompts=2,
+            checkpoint_seconds=5.0,
+            linger_seconds=1.6,
+            seconds=10.849,
+            actions=(
+                Action(2.214, "serve", 5, 270324),
+                Action(2.441, "again", 3, 531367),
+                Action(5.851, "retain", 5, 740056),
+                Action(7.422, "kill", 1, 144330),
+            ),
+        ),
+        _what_is_left_counts,
     ),
     "rows that nobody committed, of a window of which retention took some records": Kept(
         replace(

@@ -43,21 +43,27 @@ class Committed:
         behind = (between(numbered, self.end, math.inf) for numbered in records)
         return [numbered for numbered in behind if numbered is not None]
 
-    def removed(self, keys: Iterable[SourceKey], beginning: int) -> int:
-        """Note that the log lost records before `beginning`; return where to continue in what was committed.
+    def removed(self, keys: Iterable[SourceKey], beginning: int) -> tuple[set[SourceKey], int]:
+        """Note that the log lost records before an offset.
 
-        Only sources whose bases lack some of them lack something now. They continue after all that was
-        committed, as rows already show it.
+        Returns the sources whose bases lack some of them, and where to go on: at the first that is left of
+        those that were committed, or behind them.
         """
         reached = min(beginning, self.end)
-        self._behind |= {key for key in keys if self.included(key) < reached}
-        self._included |= dict.fromkeys(self._behind, self.end)
-        return reached
+        found = {key for key in keys if self.included(key) < reached}
+        self._included |= dict.fromkeys(found, reached)
+        self._behind |= found
+        return found, reached
 
-    def applied(self, sources: Sources, forget_seconds: float) -> tuple[Silence, set[SourceKey]] | None:
+    def rows_stay(self, key: SourceKey) -> bool:
+        """Whether rows of records that were committed are not written again, as those of now would lack
+        something."""
+        return key in self._behind
+
+    def applied(self, sources: Sources, forget_seconds: float) -> Silence | None:
         """Bring sources to where the checkpoint was, after all that was committed is applied to them.
 
-        Returns when each was heard, and those that lack something; None if there was no checkpoint.
+        Returns when each was heard; None if there was no checkpoint.
         """
         meta = self.meta
         if meta is None:
@@ -68,9 +74,12 @@ class Committed:
             known = sources.get(key)
             if known is not None:
                 heard[key] = SilenceState(one.clock, one.received_at)
-                if key in self._behind and one.carried_to is not None:
-                    known.windows.skip_to(one.carried_to)
+                if key in self._behind:
+                    known.windows.let_go()
+                    if one.carried_to is not None:
+                        known.windows.skip_to(one.carried_to)
+                    known.windows.change(self.end - 1)
                 known.windows.were_carried(one.carried_to, one.written_to)
         for key in sources.keys() - heard.keys():
             heard[key] = SilenceState(meta.clock)
-        return Silence(forget_seconds, meta.clock, heard), self._behind
+        return Silence(forget_seconds, meta.clock, heard)
