@@ -101,8 +101,7 @@ def combined(engines: tuple[Engine, ...]) -> Catalogue:
         for spelling, medium in engine.media.items():
             if spellings.setdefault(spelling, medium) != medium:
                 raise EnginesDisagree(engine.name, spelling, f"means {spellings[spelling]} to others")
-    by_engine = frozenset[str]().union(*(engine.store_only for engine in engines))
-    return Catalogue(engines, forms, Media(spellings, by_engine))
+    return Catalogue(engines, forms, Media(spellings))
 
 
 def _joined(before: EventForm | None, event: EventType, engine: Engine) -> EventForm:

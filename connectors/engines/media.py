@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from connectors.engines.description import Medium
@@ -24,10 +24,8 @@ it distinguishes producers. Store-only: publishers that spell it like this annou
 class Media:
     """What spellings of media mean, for all engines together."""
 
-    def __init__(self, spellings: Mapping[str, Medium], by_engine: Collection[str] = ()) -> None:
-        """`by_engine`: canonical names of which only the engine decides whether they are store-only."""
+    def __init__(self, spellings: Mapping[str, Medium]) -> None:
         self.spellings = spellings
-        self.by_engine = by_engine
         by_fold: dict[str, list[Medium]] = {}
         for spelling, medium in spellings.items():
             by_fold.setdefault(spelling.casefold(), []).append(medium)
