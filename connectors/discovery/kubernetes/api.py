@@ -87,8 +87,6 @@ class Api:
         )
         lines = Lines(MAX_LINE_BYTES)
         async with self._answer(namespace, query, timeout) as response:
-            # The watch has begun.
-            yield ()
             async for piece in response.content.iter_any():
                 yield [_passed(decoded_event(line)) for line in lines.fed(piece)]
 
