@@ -25,7 +25,7 @@ class SettingsUnreadable(Exception):
 class FileTelemetry(AbsenceTelemetry, Protocol):
     """Where the watch reports what happens."""
 
-    def settings_unreadable(self, path: Path, reason: str) -> None: ...
+    def settings_unreadable(self, reason: str) -> None: ...
     def restart_needed(self, path: Path) -> None: ...
 
 
@@ -118,7 +118,7 @@ class FileWatch:
     def _complain(self, reason: str) -> None:
         if reason != self._complaint:
             self._complaint = reason
-            self._telemetry.settings_unreadable(self._file.path, reason)
+            self._telemetry.settings_unreadable(reason)
 
 
 def _others(settings: Settings) -> tuple[object, ...]:

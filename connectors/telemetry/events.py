@@ -105,7 +105,7 @@ class Telemetry:
         self._count(Connector.failed_additions)
         self._warn("sources_not_added", "", message=reason)
 
-    def settings_unreadable(self, path: Path, reason: str) -> None:
+    def settings_unreadable(self, reason: str) -> None:
         self._count(Connector.settings_failures)
         self._log.error("settings_unreadable", message=f"{reason}; the replicas stay as they were")
 

@@ -35,7 +35,7 @@ class Told:
     def absence_doubted(self, origin: str, known: int, found: int) -> None:
         self.doubts.append((origin, known, found))
 
-    def settings_unreadable(self, path: Path, reason: str) -> None:
+    def settings_unreadable(self, reason: str) -> None:
         self.complaints.append(reason)
 
     def restart_needed(self, path: Path) -> None:
