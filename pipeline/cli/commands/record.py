@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from pipeline.cli.failures import Failure, stopped_by_signals
 from pipeline.cli.groups import examples
@@ -46,15 +47,9 @@ def record(
     Frames hold the token ids of prompts and outputs, so the recording is as confidential as they are. Only
     the owner can read FILE, and record never overwrites a file.
     """
-    topics: list[str]
-    for endpoint in endpoints:
-        if not _ENDPOINT.fullmatch(endpoint):
-            raise click.BadParameter(f"expected tcp://HOST:PORT, got {endpoint}", param_hint="--endpoint")
-    if endpoints:
-        sources = [RecordedSource(endpoint=endpoint) for endpoint in endpoints]
-        topics = [topic] * len(endpoints)
-    else:
-        sources, topics = _configured(config)
+    if topic and not endpoints:
+        raise click.UsageError("--topic is for --endpoint; configured engines have their own")
+    sources, topics = _given(endpoints, topic) if endpoints else _configured(config)
     from pipeline.recordings.recorder import Recorder
 
     counts = [0] * len(sources)
@@ -87,6 +82,17 @@ def record(
             f"no engine published anything, so {file} is empty; check the endpoints, and that the engines "
             "publish events and get requests"
         )
+
+
+def _given(endpoints: tuple[str, ...], topic: str) -> tuple[list[RecordedSource], list[str]]:
+    # The variable may be set for all commands.
+    config_from = click.get_current_context().get_parameter_source("config")
+    if config_from is ParameterSource.COMMANDLINE:
+        raise click.UsageError("give --endpoint or --config: with the one, the other would not be read")
+    for endpoint in endpoints:
+        if not _ENDPOINT.fullmatch(endpoint):
+            raise click.BadParameter(f"expected tcp://HOST:PORT, got {endpoint}", param_hint="--endpoint")
+    return [RecordedSource(endpoint=endpoint) for endpoint in endpoints], [topic] * len(endpoints)
 
 
 def _configured(config: Path | None) -> tuple[list[RecordedSource], list[str]]:

@@ -81,6 +81,8 @@ def verify(
     from pipeline.verify.against_log import check_log
     from pipeline.verify.progress import Progress
 
+    if recordings and (until != "now" or patience is not None):
+        raise click.UsageError("--until and --patience are for the log; --from-recording reads none")
     settings = load_running(config, data_dir).settings
     if patience is None:
         patience = max(2 * settings.worker.rollup_seconds + 5, LEAST_PATIENCE)
