@@ -89,8 +89,17 @@ def _paths() -> dict[str, Any]:
             }
         },
         "/healthz": {"get": _page("healthz", "The process turns.")},
+        "/livez": {"get": _page("livez", "The same.")},
         "/readyz": {"get": _page("readyz", "It has caught up with the log; 503 says why not.", "503")},
         "/metrics": {"get": _page("metrics", "Metrics in Prometheus' text format.")},
+        "/openapi.json": {
+            "get": {
+                "operationId": "openapi",
+                "summary": "This document.",
+                "security": [{}],
+                "responses": {"200": {"description": "This document.", "content": {"application/json": {}}}},
+            }
+        },
     }
 
 

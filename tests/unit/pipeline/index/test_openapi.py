@@ -1,0 +1,11 @@
+"""The index's own description of itself."""
+
+from __future__ import annotations
+
+from pipeline.index.openapi import document
+from pipeline.index.server import OPEN
+
+
+def test_every_page_that_needs_no_token_is_described_as_such() -> None:
+    paths = document()["paths"]
+    assert {path: paths[path]["get"]["security"] for path in OPEN} == dict.fromkeys(OPEN, [{}])
