@@ -1,4 +1,7 @@
-"""Records of one partition that cannot be applied: counted, and logged at a limited rate."""
+"""Records of one partition that cannot be applied: counted, and logged at a limited rate.
+
+Which ones: `pipeline.kafka.decoding`, `pipeline.kafka.acceptance`, and `refusal` of the states.
+"""
 
 from __future__ import annotations
 

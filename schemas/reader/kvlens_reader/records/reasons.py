@@ -37,6 +37,22 @@ GapReason = Literal[
     "unconfirmed",  # nothing is missing, but the engine did not show the last batch that we have
 ]
 
+ReplayOutcome = Literal[
+    "end",  # the engine said that this was all
+    "timeout",  # nothing more came for too long
+    "unreachable",  # nobody listens at the endpoint
+    "enough",  # the rest of the answer was of no use
+    "endless",  # it brought more than any engine keeps; the rest is asked for again
+]
+
+LeftOutReason = Literal[
+    "backlog",  # live, and no room to wait or no use in waiting; it is asked for
+    "past_life",  # live, of a session that had already ended
+    "too_late",  # live, out of a slow queue, after it had been given up as lost
+    "paused",  # live, of an engine that connects to us and sends faster than its share is dealt with
+    "disordered",  # answered out of order, repeated, or with an impossible number
+]
+
 Remark = Literal[
     "unknown_type",  # events of a type that nobody knows; behind the colon its name
     "other_rank",  # batches say another data-parallel rank than the settings; behind the colon that rank
