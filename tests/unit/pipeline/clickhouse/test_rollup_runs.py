@@ -38,7 +38,9 @@ class WatchedRollups(Rollups):
     """Keeps what it recomputes in a list; the statements wait for `store`."""
 
     def __init__(self) -> None:
-        super().__init__(ClickHouse(), WorkerMetrics())
+        self.at = 100.0
+        self.metrics = WorkerMetrics()
+        super().__init__(ClickHouse(), self.metrics, clock=lambda: self.at)
         self.done: list[tuple[str, tuple[datetime, ...]]] = []
         self.inserted: list[Sequence[Any]] = []
         self.left = LEFT
@@ -67,6 +69,22 @@ class WatchedRollups(Rollups):
 
     def _left_by_others(self) -> tuple[set[Minute], dict[tuple[str, str, datetime], int]]:
         return self.left, self.given_up
+
+
+async def test_a_run_takes_as_long_as_its_clock_says() -> None:
+    rollups = WatchedRollups()
+    rollups.left, rollups.given_up = set(), {}
+    rollups.note_minute()
+
+    def takes_seven_seconds(_table: str) -> bool:
+        rollups.at += 7.0
+        return False
+
+    rollups.fails = takes_seven_seconds
+    await rollups.run_once()
+    (told,) = rollups.metrics.rollup_seconds.collect()
+    (seconds,) = [each.value for each in told.samples if each.name.endswith("_sum")]
+    assert seconds == 7.0 * len(rollups.done) > 0
 
 
 async def test_own_minutes_come_before_what_others_left() -> None:
