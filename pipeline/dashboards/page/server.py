@@ -265,7 +265,7 @@ def _json(value: Any) -> web.Response:
 
 
 def _login_page(problem: str = "", status: int = 200) -> web.Response:
-    text = (STATIC / "login.html").read_text()
+    text = (STATIC / "login.html").read_text("utf-8")
     told = f'<p class="problem" role="alert">{problem}</p>' if problem else ""
     return web.Response(
         text=text.replace("<!-- problem -->", told), content_type="text/html", status=status, headers=NOT_KEPT
