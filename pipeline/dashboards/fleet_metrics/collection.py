@@ -40,7 +40,8 @@ LOOKED_BACK_SECONDS = 3600
 FRESH_SECONDS = 10.0
 """A page serves everybody who asks within this time."""
 ADVICE_SECONDS = 60.0
-"""Advice is the most expensive answer, and its range moves once a minute: an answer is kept this long."""
+"""Advice is the most expensive answer, and its range moves once a minute: an answer is kept this long. So is
+a failure: most are of a store that has too much to do, which must not be asked again every few seconds."""
 MODELS = 50
 REPLICA_SERIES = 200
 HIT_KINDS = ("actual", "own_ideal", "ideal")
