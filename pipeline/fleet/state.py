@@ -11,6 +11,7 @@ from pipeline.applying.state import State
 from pipeline.applying.steps import Steps, at_once
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails
 from pipeline.fleet.acceptance import is_acceptable
+from pipeline.fleet.event_time import Progress
 from pipeline.fleet.hashing.comparison import Comparing
 from pipeline.fleet.hashing.groups import HashGroups
 from pipeline.fleet.index import CHUNK, Index
@@ -23,7 +24,6 @@ from pipeline.fleet.packing import Table, rows_in
 from pipeline.fleet.pieces import RecordSources
 from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
-from pipeline.fleet.event_time import Progress
 from pipeline.fleet.registry import names_in
 from pipeline.fleet.snapshot import Base, Bases, load
 from pipeline.fleet.soundness import contradiction

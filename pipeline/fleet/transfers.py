@@ -106,7 +106,7 @@ class Transfers:
             self._counted_to = max(self._counted_to, until)
 
     def take(self, latest: float) -> Iterator[Decisions]:
-        """Yield for all other shards what this one decided since the last call, with changes up to `latest`."""
+        """Yield for all other shards what this one decided since the last call: changes up to `latest`."""
         event_time = max(latest, self._counted_to)
         says = self._head.decided_to and event_time >= self._said_to + SAYS_SECONDS
         if not self._new and not says:

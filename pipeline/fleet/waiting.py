@@ -1,7 +1,7 @@
 """Changes that wait until those of other partitions that count before them have arrived.
 
-The rule is in docs/figures.md (Order): `event_time` says how far the fleet is, `kernel.event_order` as of when a
-change counts, `undecided` what waits for a role.
+The rule is in docs/figures.md (Order): `event_time` says how far the fleet is, `kernel.event_order` as of
+when a change counts, `undecided` what waits for a role.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def _came_too_late(play: Play) -> bool:
 
 
 def _what_is_left_counts(play: Play) -> bool:
-    """The log lost a record before the first base was whole, and has the next one, which was committed too."""
+    """The log lost a record before the first base was whole, and has the next one, committed as well."""
     log = play.simulation.broker.log["kvlens.events.v1", 0]
     last = max(play.simulation.store.rows("sources"), key=lambda row: row["incarnation"])
     return log.begin == 1 and (last["first_seq"], last["last_seq"], last["trust"]) == (0, 13, "complete")

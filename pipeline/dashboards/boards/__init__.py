@@ -1,7 +1,7 @@
 """The boards, in the order in which a viewer finds them.
 
-`fleet`, `model`, `replica` and `health` are boards; the other modules are panels that they share. Another board is
-a module like these, a place in BOARDS, and `python -m pipeline.generated`.
+`fleet`, `model`, `replica` and `health` are boards; the other modules are panels that they share. Another
+board is a module like these, a place in BOARDS, and `python -m pipeline.generated`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who has minutes and hours is listed where they are made, where they are compared, and in the tests' own sums."""
+"""Tables with minutes and hours are listed where these are made, where they are compared, and in tests."""
 
 from __future__ import annotations
 
