@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
@@ -36,7 +36,7 @@ class Looked:
         self.at = 0.0
 
     def asked(self, statement: str, parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        answers = {
+        answers: dict[str, Callable[[], Rows]] = {
             "SELECT DISTINCT": lambda: [{"start": START}],
             "finest(": lambda: [{"seconds": self.seconds}],
             "prefill_costs(": self._view,
