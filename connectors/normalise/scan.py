@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from connectors.engines.catalogue import CATALOGUE, Catalogue
-from connectors.frames.bundle import Bundle
+from connectors.frames.bundle import MAX_SEQUENCE, Bundle
 from connectors.normalise.columns import DONE, RANK, ROWS, SKIPPED, STATUS
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.links import Linker
@@ -17,14 +17,7 @@ from connectors.normalise.scan_tables import scan_tables
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.layout import ROOM, SALTS, SESSIONS, Bytes, Ints
-from connectors.normalise.scanner.payloads import (
-    MAX_SEQUENCE,
-    PART_DATA,
-    PART_END,
-    PART_RECEIVED_AT,
-    PARTS,
-    transcode,
-)
+from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
 from connectors.normalise.single import COMPILED, Single
 from connectors.normalise.wire import MAX_BATCH_BYTES, MAX_BATCH_HASHES
 from schemas.events import Batch, Removed, Stored

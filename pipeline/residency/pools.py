@@ -14,7 +14,6 @@ from pipeline.reading.windows import window_end
 from pipeline.residency import contents, limits
 from pipeline.residency.changes import Changes
 from pipeline.residency.counting import flow
-from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
@@ -57,7 +56,7 @@ SETTLE_AT = 32_768
 class Pools:
     """The pools of one source, by (medium, group_idx); each is made when it is first heard of."""
 
-    def __init__(self, settings: Worker, source: SourceHead, new_copies: NewCopies = in_table) -> None:
+    def __init__(self, settings: Worker, source: SourceHead, new_copies: NewCopies) -> None:
         """`source` is kept up to date; entries of the pools that it has are put afterwards."""
         self._settings = settings
         self._new_copies = new_copies

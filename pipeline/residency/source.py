@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from pipeline.reading import windows
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.life_changes import LifeChanges, LifeChangesKept, overall_trust
 from pipeline.residency.limits import LeftOut
@@ -62,7 +61,7 @@ class SourceResidency:
     one is harmless.
     """
 
-    def __init__(self, head: SourceHead, settings: Worker, new_copies: NewCopies = in_table) -> None:
+    def __init__(self, head: SourceHead, settings: Worker, new_copies: NewCopies) -> None:
         """`head` is new or from a checkpoint; `new_copies` makes what counts copies of a pool's blocks."""
         self.head = head
         self.settings = settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from connectors.frames.bundle import MESSAGE_END, MESSAGE_SEQ, MESSAGE_START
+from connectors.frames.bundle import MAX_SEQUENCE, MESSAGE_END, MESSAGE_SEQ, MESSAGE_START
 from connectors.normalise.columns import (
     DONE,
     END,
@@ -43,7 +43,6 @@ def _crc_table() -> NDArray[np.uint32]:
 
 
 _CRC = _crc_table()
-MAX_SEQUENCE = 1 << 48
 _FINGERPRINTED_BYTES = 64
 
 PART_END, PART_DATA, PART_RECEIVED_AT = range(3)

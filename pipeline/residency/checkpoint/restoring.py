@@ -8,8 +8,6 @@ import msgspec
 
 from pipeline.errors import CheckpointCorrupt, CheckpointDamaged
 from pipeline.residency.checkpoint.entries import unpacked_entries
-from pipeline.residency.checkpoint.soundness import contradiction
-from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.source import SourceResidency
@@ -27,8 +25,8 @@ def restore(
     key: bytes,
     latest: Mapping[bytes, bytes],
     settings: Worker,
-    new_copies: NewCopies = in_table,
-    contradicts: Callable[[SourceResidency], str | None] = contradiction,
+    new_copies: NewCopies,
+    contradicts: Callable[[SourceResidency], str | None],
 ) -> tuple[SourceResidency, SourceBase]:
     """Return the source whose base has this key, and the base.
 
