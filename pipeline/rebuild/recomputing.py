@@ -15,6 +15,7 @@ from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
+from pipeline.kafka.membership import group_name
 from pipeline.rebuild.discard import Discarded, Extent
 from schemas.settings import Settings
 
@@ -69,11 +70,11 @@ async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing],
         committed = started_consumer(enable_auto_commit=False, isolation_level="read_committed", **options)
         async with committed as consumer:
             while True:
-                replica = await _committed(admin, f"{settings.kafka.group}.replica", begun.events.topic)
+                replica = await _committed(admin, group_name(settings.kafka, "replica"), begun.events.topic)
                 done, total = _done(begun.events, replica)
                 # Asked for after the replica agent's offsets, so that no change it announced is left out.
                 ends = await consumer.end_offsets(shards)
-                fleet = await _committed(admin, f"{settings.kafka.group}.fleet", residency)
+                fleet = await _committed(admin, group_name(settings.kafka, "fleet"), residency)
                 left = await _left(consumer, fleet, ends, one_by_one=done >= total)
                 say(Standing(time.monotonic() - began, done, total, left))
                 if done >= total and not left:

@@ -38,9 +38,14 @@ def is_json(beginning: bytes) -> bool:
     return _JSON.match(_text(beginning).lstrip()) is not None
 
 
-def _text(beginning: bytes) -> str:
+def encoding_of(beginning: bytes) -> str:
+    """Return the encoding of a text file by its byte order mark, UTF-8 without one."""
     wide = beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return beginning.decode("utf-16" if wide else "utf-8-sig", "ignore")
+    return "utf-16" if wide else "utf-8-sig"
+
+
+def _text(beginning: bytes) -> str:
+    return beginning.decode(encoding_of(beginning), "ignore")
 
 
 def _is_csv(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import sys
@@ -14,7 +13,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from pipeline.traces.kind import is_json
+from pipeline.traces.kind import encoding_of, is_json
 from pipeline.traces.trace import TraceError
 from pipeline.unzipped import unzipped
 
@@ -37,17 +36,12 @@ def rows(path: Path) -> Iterator[Row]:
         with unzipped(path) as raw:
             beginning = raw.read(4096)
         with unzipped(path) as raw:
-            text = io.TextIOWrapper(raw, encoding=_encoding(beginning), newline=None)
+            text = io.TextIOWrapper(raw, encoding=encoding_of(beginning), newline=None)
             yield from _json_rows(path, text, line) if is_json(beginning) else _csv_rows(text, line)
     except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(path, f"line {line[0]}", f"not a trace request: {error}") from error
     except (EOFError, zlib.error) as error:
         raise TraceError(path, f"line {line[0] + 1}", f"the file is damaged: {error}") from error
-
-
-def _encoding(beginning: bytes) -> str:
-    wide = beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return "utf-16" if wide else "utf-8-sig"
 
 
 def _json_rows(path: Path, text: TextIO, line: list[int]) -> Iterator[Row]:

@@ -27,7 +27,7 @@ from pipeline.clickhouse.rollups import Rollups
 from pipeline.clickhouse.writer import Tables
 from pipeline.kafka.identity import TopicWatch
 from pipeline.kafka.membership import group_name
-from pipeline.kafka.rights import AGENTS, CHOICES
+from pipeline.kafka.rights import CHOICES
 from pipeline.kafka.topics import Found
 from pipeline.worker.agent import Agent
 from pipeline.worker.checkpoint.log import without_expected_warnings
@@ -37,7 +37,7 @@ from pipeline.worker.consumer.app import state_directory
 from pipeline.worker.consumer.memberships import Memberships
 from pipeline.worker.exits import ExitCode, fatal
 from pipeline.worker.fleet_figures import fleet_figures
-from pipeline.worker.preparation import prepare
+from pipeline.worker.preparation import agents_of, prepare
 from pipeline.worker.roles.fleet import FleetRole
 from pipeline.worker.roles.replica import ReplicaRole
 from pipeline.worker.roles.role import Role
@@ -226,7 +226,7 @@ def _unready(agents: Sequence[Agent[Any, Any]]) -> str | None:
 
 
 def _groups(settings: Settings) -> list[str]:
-    agents = [agent for agent in AGENTS if settings.worker.agents in ("both", agent)]
+    agents = agents_of(settings)
     return [group_name(settings.kafka, name) for name in (*agents, *([CHOICES] if "fleet" in agents else []))]
 
 
@@ -236,7 +236,7 @@ def _roles(settings: Settings, found: Mapping[str, Found], prefixes: Prefixes) -
         ReplicaRole(settings, shards=shards, partitions=partitions, prefixes=prefixes),
         FleetRole(settings, shards=shards, prefixes=prefixes),
     ]
-    return [role for role in roles if settings.worker.agents in ("both", role.name)]
+    return [role for role in roles if role.name in agents_of(settings)]
 
 
 def _watch(settings: Settings, roles: Sequence[Role[Any, Any]], found: Mapping[str, Found]) -> TopicWatch:

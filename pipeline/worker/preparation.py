@@ -38,7 +38,7 @@ async def prepare(
     try:
         found = await waiting.until(lambda: _topics(settings))
         await waiting.until(lambda: may_join(settings.kafka, groups))
-        ids = writers(settings.kafka, _agents(settings), found)
+        ids = writers(settings.kafka, agents_of(settings), found)
         await waiting.until(lambda: may_write(settings.kafka, ids))
         written = ("residency", *(["figures"] if settings.kafka.figures else []))
         before = await waiting.until(lambda: prefixes(settings.kafka, *written))
@@ -53,13 +53,14 @@ async def prepare(
 
 async def _topics(settings: Settings) -> dict[str, topics.Found]:
     found = {topic.key: topic for topic in await topics.describe(settings)}
-    agents = [worker(agent) for agent in _agents(settings)]
+    agents = [worker(agent) for agent in agents_of(settings)]
     topics.require_rights(list(found.values()), settings.kafka, agents)
     topics.check(list(found.values()))
     return found
 
 
-def _agents(settings: Settings) -> list[str]:
+def agents_of(settings: Settings) -> list[str]:
+    """Return the agents that this worker runs, in order, without that of choices."""
     return [agent for agent in AGENTS if settings.worker.agents in ("both", agent)]
 
 

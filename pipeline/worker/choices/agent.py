@@ -23,6 +23,7 @@ from connectors.kafka.private import member_id
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from connectors.process.limited_log import LogLimiter
+from pipeline.applying.set_aside import DETAIL_CHARACTERS
 from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
 from pipeline.kafka.committed import committed_before
 from pipeline.kafka.membership import group_name
@@ -30,7 +31,7 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.rights import CHOICES
 from pipeline.worker.checkpoint.batches import batches
 from pipeline.worker.choices.rows import row_of
-from pipeline.worker.consumer.app import REBALANCE_SECONDS, SESSION_SECONDS
+from pipeline.worker.consumer.app import HEARTBEAT_SECONDS, REBALANCE_SECONDS, SESSION_SECONDS
 from pipeline.worker.sink.sink import Sink
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.fleet_rows import ChoiceRow
@@ -44,7 +45,6 @@ _POLL_MS = 86_400_000
 """Waiting for ClickHouse is no reason to leave the group."""
 _AGAIN_SECONDS = 2.0
 """Pause before another consumer is tried."""
-_DETAIL_CHARACTERS = 200
 
 _log = structlog.get_logger(__name__)
 
@@ -97,7 +97,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             session_timeout_ms=int(SESSION_SECONDS * 1000),
-            heartbeat_interval_ms=int(SESSION_SECONDS * 250),
+            heartbeat_interval_ms=int(HEARTBEAT_SECONDS * 1000),
             rebalance_timeout_ms=int(REBALANCE_SECONDS * 1000),
             max_poll_interval_ms=_POLL_MS,
             **client_options(self._settings.kafka),
@@ -193,7 +193,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
                         partition=place.partition,
                         offset=record.offset,
                         reason=refused.reason,
-                        detail=refused.detail[:_DETAIL_CHARACTERS],
+                        detail=refused.detail[:DETAIL_CHARACTERS],
                         **suppressed,
                     )
             else:
