@@ -222,7 +222,6 @@ class FleetState(State[ResidencyRecord, Cut]):
 
     def _count_due(self, until: float, offset: int) -> None:
         """Count all changes that are due, then the earliest beyond the number that may wait."""
-        self._transfers.counted(until)
         self._count(self._waiting.take(until), offset)
         if (beyond := self._waiting.beyond(self._settings.max_waiting)) > -math.inf:
             waited = self._waiting.count

@@ -27,7 +27,7 @@ from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Packed, Table, fields_of, rows_of
 from pipeline.residency.row_bytes import concatenated, copied
 from schemas.fleet_checkpoints import FleetHead, TableName
-from schemas.residency import LATEST_CHANGE, Decisions
+from schemas.residency import Decisions
 from schemas.rows import Row
 
 LATER = 60.0
@@ -57,7 +57,7 @@ class Transfers:
         """How many decisions ever came."""
         self._new: list[npt.NDArray[np.void]] = []
         """Own decisions since the last cut."""
-        self._counted_to, self._said_to = 0.0, 0.0
+        self._said_to = 0.0
         room = np.zeros(len(fills) + 1024, FILL)
         room[: len(fills)] = fills
         self.waiting = Waiting(
@@ -100,14 +100,8 @@ class Transfers:
         )
         self._learn(rows)
 
-    def counted(self, until: float) -> None:
-        """Note that all changes up to this event time count now; beyond all times if none has to wait."""
-        if until <= LATEST_CHANGE:
-            self._counted_to = max(self._counted_to, until)
-
-    def take(self, latest: float) -> Iterator[Decisions]:
-        """Yield for all other shards what this one decided since the last call: changes up to `latest`."""
-        event_time = max(latest, self._counted_to)
+    def take(self, event_time: float) -> Iterator[Decisions]:
+        """Yield for all other shards what this one decided since the last call, up to `event_time`."""
         says = self._head.decided_to and event_time >= self._said_to + SAYS_SECONDS
         if not self._new and not says:
             return
