@@ -130,6 +130,12 @@ def text_at(data: Bytes, p: int, end: int) -> tuple[int, int]:
 
 
 @inner
+def is_some_text(head: int) -> bool:
+    """Return whether a value with this first byte is a text, other than the shortest form of an empty one."""
+    return 0xA0 < head < 0xC0 or 0xD9 <= head <= 0xDB
+
+
+@inner
 def binary_at(data: Bytes, p: int, end: int) -> tuple[int, int]:
     """Return (start, bytes) of the binary value at `p`; -2 bytes for nil, -1 for anything else."""
     if p >= end:

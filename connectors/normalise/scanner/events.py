@@ -36,7 +36,7 @@ from connectors.normalise.scanner.location import (
 from connectors.normalise.scanner.msgpack_keys import W_CLEARED, W_REMOVED, put
 from connectors.normalise.scanner.stored import put_stored
 from connectors.process.compiled import inner
-from connectors.process.msgpack import length_at, text_at
+from connectors.process.msgpack import is_some_text, length_at
 
 
 @inner
@@ -129,8 +129,8 @@ def put_events(
             if o < 0:
                 return -1, o, 0, 0
         else:
-            if fields[F_MEDIUM] >= 0 and text_at(data, fields[F_MEDIUM], end)[1] not in (0, -2):
-                return -1, o, 0, 0  # it may clear one medium only, which is rare
+            if fields[F_MEDIUM] >= 0 and is_some_text(data[fields[F_MEDIUM]]):
+                return -1, o, 0, 0  # it clears one medium only, which is rare
             out[o] = 0x81
             o = put(out, o + 1, W_CLEARED)
         written += 1

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from connectors.kafka.topics import partition_of
-from pipeline.clickhouse import writer
+from pipeline.clickhouse import client
 from pipeline.clickhouse.writer import Tables
 from pipeline.verify import store as verify_store
 from pipeline.verify.store import StoredTables
@@ -125,7 +125,7 @@ def test_both_keep_the_same_rows(own: Settings, monkeypatch: pytest.MonkeyPatch)
     real = own.clickhouse
     of_clickhouse = kept(real)
     lists = Store(random.Random(1))
-    for module in (writer, verify_store):
+    for module in (client, verify_store):
         monkeypatch.setattr(module, "connect", lambda settings: StoreClient(lists))
     of_lists = kept(real)
     assert of_lists == of_clickhouse

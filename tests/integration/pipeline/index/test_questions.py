@@ -365,7 +365,7 @@ async def test_replicas_and_the_document(served: Served) -> None:
     assert [one["trust"] for one in replicas] == ["complete", "complete", "partial"]
     _, text = await served.get("openapi.json")
     document = json.loads(text)
-    paths = {"/query_by_hash", "/choices", "/replicas", "/healthz", "/readyz", "/metrics"}
+    paths = {"/query_by_hash", "/choices", "/replicas", *serving.OPEN}
     assert {*document["paths"]} == paths
     told = document["components"]["schemas"]["Problem"]["properties"]["error"]["enum"]
     assert {*get_args(QuestionRefusal)} <= {*told}

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from connectors.order.asks import MAX_DISORDERED, Ask, Outcome
+from connectors.order.asks import MAX_DISORDERED, Ask
 from connectors.order.backlog import Backlog, BacklogBudget, Message
 from connectors.order.pacing import UNANSWERED
 from connectors.order.recovery import MAX_HOLES
@@ -16,6 +16,7 @@ from connectors.order.sequence import RECENT_BATCHES, SequencePosition, StoredPo
 from connectors.order.stream import SourceStream
 from connectors.sources import Source
 from schemas.events import Closed, Event, EventsRecord, Gap, Opened, Undecodable
+from schemas.reasons import ReplayOutcome
 from schemas.settings import Connector
 
 SOURCE = Source("r", 0, "m", "t", "d", "tcp://127.0.0.1:1", replay_endpoint="tcp://127.0.0.1:2")
@@ -48,7 +49,7 @@ class Driver:
     def raw(self, *frames: Sequence[bytes]) -> None:
         self._take(self.stream.feed_all(frames, self.now))
 
-    def answer(self, seqs: Iterable[int], life: int = 0, outcome: Outcome = "end") -> int:
+    def answer(self, seqs: Iterable[int], life: int = 0, outcome: ReplayOutcome = "end") -> int:
         """Answer the ask with these batches; return what it began with."""
         first = self.ask()
         self.part(seqs, life)
@@ -65,7 +66,7 @@ class Driver:
     def part(self, seqs: Iterable[int], life: int = 0) -> None:
         self._take(self.stream.replayed([(seq, payload(seq, life)) for seq in seqs], self.now))
 
-    def end(self, outcome: Outcome = "end") -> None:
+    def end(self, outcome: ReplayOutcome = "end") -> None:
         self._take(self.stream.replay_ended("enough" if self.stream.enough else outcome, self.now))
 
     def wait(self, seconds: float, connected: bool = True) -> None:
