@@ -37,7 +37,6 @@ from pipeline.verify.figures import (
 )
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.checkpoint import CheckpointUnclear, saved_in
-from pipeline.verify.fleet.beginning.latest_values import latest_values
 from pipeline.verify.fleet.beginning.undoing import (
     AT_ONCE,
     SET_ASIDE,
@@ -56,7 +55,7 @@ from pipeline.verify.replica.silence import SourceId
 from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.rollups.statements import StoredRollups
 from pipeline.verify.store import StoredTables
-from pipeline.verify.topic_log import Extent, TopicLog, opened_topic
+from pipeline.verify.topic_log import Extent, TopicLog, latest_values, opened_topic
 from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
 from schemas.residency import ResidencyRecord
@@ -321,7 +320,7 @@ class Comparison:
         if self.settings.fleet.sample_rate < 1:
             raise BeginningUnknown(SAMPLED)
         self.progress.step(f"going back to the beginning of residency, partition {shard + 1}")
-        latest = await latest_values(self.settings, "checkpoints_fleet", shard)
+        latest = await latest_values(self.settings, "checkpoints_fleet", shard, agent="fleet")
         while True:
             saved = await aside(lambda: saved_in(latest, shard, residency.partitions))
             end = await residency.end(shard) if saved is None else saved.next_offset

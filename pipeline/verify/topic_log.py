@@ -168,3 +168,22 @@ async def opened_topic(
             await stop_consumer(uncommitted)
     except (KafkaError, OSError) as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
+
+
+async def latest_values(settings: Settings, name: str, partition: int, *, agent: str) -> dict[bytes, bytes]:
+    """Return the last committed value of each key in a compacted topic, as it ends now.
+
+    Raises what `opened_topic` does.
+    """
+    latest: dict[bytes, bytes] = {}
+    entries = opened_topic(settings, name, agent=agent, decode=lambda value, _, key: (key or b"", value))
+    async with entries as topic:
+        begin = (await topic.extent(partition)).begin
+        async for _, entry in topic.records(partition, begin, await topic.end(partition)):
+            assert not isinstance(entry, RecordRefused)
+            key, value = entry
+            if value is None:
+                latest.pop(key, None)
+            else:
+                latest[key] = value
+    return latest
