@@ -6,6 +6,7 @@ import gc
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import clickhouse_connect
 import pytest
@@ -106,9 +107,21 @@ def free_port() -> Iterator[Callable[..., int]]:
 @pytest.fixture
 def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
     """A ZMQ context; its sockets are closed with it, whatever they still have to send."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    context = _Context()
     yield context
     context.destroy(0)
+
+
+class _Context(zmq.Context[zmq.Socket[bytes]]):
+    """Keeps its sockets: one that is collected waits for ever until its messages are taken, and the end of the
+    context with it."""
+
+    _kept: list[zmq.Socket[bytes]] | None = None
+
+    def socket(self, *arguments: Any, **more: Any) -> zmq.Socket[bytes]:
+        socket = super().socket(*arguments, **more)
+        self._kept = [*(self._kept or ()), socket]
+        return socket
 
 
 @pytest.fixture(scope="session")
