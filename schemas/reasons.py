@@ -191,7 +191,7 @@ QuestionRefusal = Literal[
     "unknown_replica",  # none of them has that id
     "too_many_hashes",  # in one request: 65,536
     "too_large",  # a body of more bytes than that many hashes take
-    "answer_too_large",  # more replicas in all answers together than one request gets
+    "answer_too_large",  # more ranks of replicas in all answers together than one request gets
     "slow_body",  # the body did not come in time
     "slow_reader",  # the answer was not read in time; the connection was closed
     "busy",  # as many requests, or bytes of answers, as are taken at a time are under way
