@@ -113,8 +113,8 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 
 
 class _Context(zmq.Context[zmq.Socket[bytes]]):
-    """Keeps its sockets: one that is collected waits for ever until its messages are taken, and the end of the
-    context with it."""
+    """Keeps its sockets: one that is collected waits until its messages are taken, and with it the end of the
+    context."""
 
     _kept: list[zmq.Socket[bytes]] | None = None
 
