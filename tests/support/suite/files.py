@@ -111,8 +111,12 @@ class FileByFile(LoadFileScheduling):
         case = self._running.get(file_of(file), file)
         # At once: where a run is ended from outside, nobody reads its summary.
         sys.stderr.write(f"\n{node.gateway.id} died while running {case}\n")
-        # What came after it in its file is not run either: nobody knows what the dead process left.
-        del self.assigned_work[node][unit]
+        # What came after it in its file is not run either: nobody knows what the dead process left. Files
+        # that it had done, pytest-xdist 3.8 would give to others, who then wait for cases that never come.
+        work = self.assigned_work[node]
+        del work[unit]
+        for done in [one for one, cases in work.items() if all(cases.values())]:
+            del work[done]
         super().remove_node(node)
         return case
 

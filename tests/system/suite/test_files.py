@@ -89,13 +89,14 @@ def test_each_file_runs_once_and_everything_that_is_wrong_is_named(tmp_path: Pat
     assert said.splitlines()[-1].strip("= ").startswith("2 failed, 3 passed, 1 error in "), said
 
 
-@pytest.mark.parametrize("others", [1, 2, 3, 8])
-def test_what_a_dead_process_had_not_begun_is_run(tmp_path: Path, others: int) -> None:
-    files = {"test_1.py": FILES["test_hanging.py"]}
-    files |= {f"test_{number}.py": "def test_it(): pass" for number in range(2, 2 + others)}
+@pytest.mark.parametrize(("before", "others"), [(0, 1), (0, 2), (0, 3), (0, 8), (6, 8), (8, 8)])
+def test_what_a_dead_process_had_not_begun_is_run(tmp_path: Path, before: int, others: int) -> None:
+    """Whether or not it had done some files `before`."""
+    files = {f"test_{number}.py": "def test_it(): pass" for number in range(1, 2 + others)}
+    files[f"test_{1 + before}.py"] = FILES["test_hanging.py"]
     said = outcome(files, tmp_path, str(tmp_path), passes=False)
     assert "died while running" in said
-    assert "test_1.py::test_hangs" in said
+    assert f"test_{1 + before}.py::test_hangs" in said
     assert said.splitlines()[-1].strip("= ").startswith(f"1 failed, {1 + others} passed in "), said
 
 
