@@ -26,8 +26,8 @@ _32_BITS = 0xFFFFFFFF
 def murmur2(key: bytes) -> int:
     """Return Kafka's hash of a record's key, as an unsigned number of 32 bits (Java's is the same, signed).
 
-    The default partitioner of nearly every client uses it. Source: `murmur2` in
-    org.apache.kafka.common.utils.Utils of Apache Kafka, also for seed and multiplier.
+    Java's client and many others choose the partition of a key by it (librdkafka by CRC-32, unless told).
+    Source: `murmur2` in org.apache.kafka.common.utils.Utils of Apache Kafka, also for seed and multiplier.
     """
     hashed = _SEED ^ len(key)
     words = len(key) & ~3
