@@ -10,7 +10,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from pipeline.clickhouse.sql_files import DIRECTORY, migrations, split, view_texts
-from pipeline.clickhouse.views import IN_UTC, for_readers
+from pipeline.clickhouse.views import for_readers
 
 RECORDED = "views/"
 """Prefix of the names of views in the table `schema_migrations`."""
@@ -39,11 +39,7 @@ class View:
 def views(directory: Path = DIRECTORY) -> list[View]:
     """Return all views, each after those that it reads."""
     tables = "".join(migration.sha256 for migration in migrations(directory))
-    texts = dict(_made(view_texts(directory)))
-    asked = {name for text in texts.values() for name in _NAMED.findall(text[text.index(" AS") :])}
-    # A view that no other view reads needs only the variant for readers.
-    kept = {name: text for name, text in texts.items() if name in asked or not name.endswith(IN_UTC)}
-    return in_order(kept, tables)
+    return in_order(dict(_made(view_texts(directory))), tables)
 
 
 def in_order(texts: Mapping[str, str], tables: str) -> list[View]:

@@ -1,20 +1,18 @@
 """Gives views the same answer in any session, whatever its zone and its profile. Pure.
 
 ClickHouse passes an argument to a view as text, and a DateTime loses its zone in it: `now()` is the clock of
-the session. So a view with times has two variants. Readers use the one that takes text, and works out the
-moments. Other views use `…_in_utc`, which takes moments, and pass text in UTC. Both contain the whole text of
-the file: a view around the other would be planned twice.
+the session. So a view with times has two variants. Readers use the one that takes text, works out the
+moments, and asks the other. Views use each other's `…_in_utc`, which takes moments, has the text of the file,
+and is given text in UTC. One view that does both would be planned once, but where its tables are distributed,
+ClickHouse (26.7) does not find the names in the expression that works out the moments.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 IN_UTC = "_in_utc"
 """Suffix of the variant that takes moments."""
-_READ_AS = "_moment"
-"""Suffix of a time's name in the variant that takes text."""
 
 INNER = ("_windows", "_of_both")
 """Suffixes of views that only other views read: they need no variant that takes text."""
@@ -42,7 +40,6 @@ _PARAMETER = re.compile(r"\{(\w+):([^{}]+)\}")
 _MOMENT = "DateTime('UTC')"
 _ASKED = re.compile(r"(\{database\}\.\w+)(?=\()")
 _SETTINGS = re.compile(r"\nSETTINGS ([^\n]+)\s*\Z")
-_BEGINS_WITH = re.compile(r"\s*(?:--[^\n]*\n\s*)*WITH\s")
 
 _READ = """(
     WITH
@@ -78,28 +75,25 @@ def for_readers(statement: str) -> list[str]:
     found = _VIEW.search(statement)
     if found is None:
         return [statement]
-    statement = _with_settings(_ASKED.sub(rf"\1{IN_UTC}", statement))
-    parameters = _PARAMETER.findall(statement[found.end() :])
-    moments = [name for name, kind in dict(parameters).items() if kind == _MOMENT]
-    if not moments:
-        return [statement]
-    given = _VIEW.sub(rf"\g<verb>{IN_UTC} AS", statement)
-    return [given] if found["name"].endswith(INNER) else [given, _reading(statement, moments)]
+    inner = _with_settings(_ASKED.sub(rf"\1{IN_UTC}", statement))
+    parameters = dict(_PARAMETER.findall(statement[found.end() :]))
+    if _MOMENT not in parameters.values():
+        return [inner]
+    inner = _VIEW.sub(rf"\g<verb>{IN_UTC} AS", inner)
+    if found["name"].endswith(INNER):
+        return [inner]
+    arguments = ",\n    ".join(
+        f"{name} = {_read(name) if kind == _MOMENT else f'{{{name}:{kind}}}'}"
+        for name, kind in parameters.items()
+    )
+    outer = f"{found['verb']} AS\nSELECT *\nFROM {{database}}.{found['name']}{IN_UTC}(\n    {arguments}\n)"
+    return [inner, _with_settings(outer)]
 
 
-def _reading(statement: str, moments: Iterable[str]) -> str:
-    """Return the variant of a view that takes text for these parameters."""
-    found = _VIEW.search(statement)
-    assert found is not None
-    before, text = statement[: found.end()], statement[found.end() :]
-    reads = []
-    for name in moments:
-        said = {reason: words.format(name=name) + _ADVICE for reason, words in _REFUSED.items()}
-        reads.append(f"toDateTime({_READ.format(name=name, **said)}, 'UTC') AS {name}{_READ_AS}")
-        text = text.replace(f"{{{name}:{_MOMENT}}}", f"{name}{_READ_AS}")
-    if (own := _BEGINS_WITH.match(text)) is not None:
-        text = f",{text[own.end() - 1 :]}"
-    return f"{before}\nWITH\n{', '.join(reads)}{text}"
+def _read(name: str) -> str:
+    """Return the expression that reads the time in a parameter."""
+    said = {reason: words.format(name=name) + _ADVICE for reason, words in _REFUSED.items()}
+    return _READ.format(name=name, **said)
 
 
 def _with_settings(statement: str) -> str:
