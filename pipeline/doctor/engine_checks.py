@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pipeline.doctor.facts import EngineFacts, Facts, SourceId
 from pipeline.doctor.finding import Finding, Severity
+from pipeline.doctor.naming import first, names, source_name
 
 USAGE_MARGIN = 0.25
 """Share of the capacity by which usage may exceed what is held: the last block of each running request is in
@@ -13,8 +14,6 @@ use before it is full, which no event shows, and the page is read at another mom
 COMPUTED_TOKENS = 100_000
 """Fewer computed tokens say little: the last block of a prompt is never stored."""
 STORED_SHARE = 0.5
-NAMED = 3
-"""Sources whose figures a message spells out; `subjects` has all."""
 
 
 def engine_findings(facts: Facts) -> Iterator[Finding]:
@@ -77,15 +76,13 @@ def _finding(
         if (figures := check(facts.store.engines[source])) is not None:
             found[source] = figures
     if found:
-        details = "; ".join(
-            f"{replica}/{rank} {figures}" for (replica, rank), figures in list(found.items())[:NAMED]
-        )
+        details = "; ".join(f"{source_name(source)} {figures}" for source, figures in first(found))
         yield Finding(
             code,
             severity,
             message + details,
             remedy,
-            tuple(f"{replica}/{rank}" for replica, rank in found),
+            names(found),
         )
 
 

@@ -266,8 +266,9 @@ class Facts:
         """Return every source that is configured, or that tables or log know and that is not removed."""
         known = set(self.configured) | set(self.kafka.log) | set(self.store.health)
         known |= {source for source, life in self.store.lives.items() if life.closed_at is None}
-        return sorted(source for source in known if source in self.configured or not self._removed(source))
+        return sorted(source for source in known if source in self.configured or not self.removed(source))
 
-    def _removed(self, source: SourceId) -> bool:
+    def removed(self, source: SourceId) -> bool:
+        """Return whether a source ended because it is no longer configured or discovered."""
         life = self.store.lives.get(source)
         return life is not None and life.closed_reason == "removed"

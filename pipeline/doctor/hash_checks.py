@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.doctor.facts import Facts, LifeFacts, SourceId
+from pipeline.doctor.facts import Facts, LifeFacts
 from pipeline.doctor.finding import Finding
+from pipeline.doctor.naming import source_name
 from schemas.hashing.content import SCHEME
 from schemas.settings import hash_domain
 
@@ -55,10 +56,10 @@ def _found(facts: Facts) -> Iterator[Finding]:
             continue
         if hashes.alone:
             remedy = _SAME_CONTENT if _is_of_content(life) else _SAME_HASHES
-            alone.setdefault((life.hash_domain, remedy), []).append(_name(source))
+            alone.setdefault((life.hash_domain, remedy), []).append(source_name(source))
             continue
         # Groups differ from shard to shard: one in common is enough, and joins those known before.
-        groups, members = hashes.groups, [_name(source)]
+        groups, members = hashes.groups, [source_name(source)]
         others: list[tuple[frozenset[str], list[str]]] = []
         for known, names in alike.get(life.hash_domain, []):
             if known & groups:
@@ -92,7 +93,3 @@ def _found(facts: Facts) -> Iterator[Finding]:
 def _is_of_content(life: LifeFacts) -> bool:
     """Return whether blocks are named by what they hold, and not by the engine's own hashes."""
     return life.hash_domain.startswith(hash_domain(life.model, SCHEME, ""))
-
-
-def _name(source: SourceId) -> str:
-    return f"{source[0]}/{source[1]}"

@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import Finding, Severity
+from pipeline.doctor.naming import first, names, source_name
 from schemas.reasons import Remark
-
-NAMED = 3
-"""Sources that a message names; `subjects` has all."""
 
 
 class _Trouble(NamedTuple):
@@ -115,13 +113,12 @@ def _finding(
     trouble: _Trouble, severity: Severity, message: str, found: Mapping[SourceId, list[str]]
 ) -> Finding:
     details = "; ".join(
-        " ".join([f"{replica}/{rank}", *filter(None, abouts)])
-        for (replica, rank), abouts in list(found.items())[:NAMED]
+        " ".join([source_name(source), *filter(None, abouts)]) for source, abouts in first(found)
     )
     return Finding(
         trouble.code,
         severity,
         f"{message}: {details}",
         trouble.remedy,
-        tuple(f"{replica}/{rank}" for replica, rank in found),
+        names(found),
     )

@@ -12,7 +12,7 @@ import msgspec
 from connectors.process.addresses import printable
 from pipeline.doctor.facts import Facts, GroupFacts, SourceId
 from pipeline.doctor.finding import CANNOT_TELL, HEALTHY, PROBLEMS, Finding, exit_code
-from pipeline.doctor.source_checks import clock
+from pipeline.doctor.naming import clock
 from pipeline.text_table import counted, text_table
 
 VERDICTS = {HEALTHY: "healthy", PROBLEMS: "problems", CANNOT_TELL: "cannot tell"}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
-from typing import Any
 
-from pipeline.doctor.facts import Facts, HealthFacts, LifeFacts, SourceId
+from pipeline.doctor.facts import Facts, HealthFacts, SourceId
 from pipeline.doctor.finding import Finding, Severity
+from pipeline.doctor.naming import clock, first, names, source_name
 from schemas.metrics import Connector
 
 SILENT_SECONDS = 45.0
@@ -43,7 +42,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
             "problem",
             "neither log nor tables know these configured sources",
             "does the connector run, and with these settings?",
-            _names(never),
+            names(never),
         )
     if log_known:
         mute = [
@@ -51,7 +50,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
             for source in sources
             if source not in never
             and (source not in log or facts.at - log[source].told_at > SILENT_SECONDS)
-            and not _removed(lives.get(source))
+            and not facts.removed(source)
         ]
         if mute:
             yield Finding(
@@ -59,7 +58,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
                 "problem",
                 f"no record of these sources has come from the connector for {SILENT_SECONDS:.0f} s",
                 "does `kvlens connect` run with them, and does Kafka take its records?",
-                _names(mute),
+                names(mute),
             )
     for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _noticed, _unrecognised):
         yield from check(facts, sources)
@@ -80,10 +79,10 @@ def _disconnected(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         yield Finding(
             "source-disconnected",
             "problem",
-            "not connected: " + "; ".join(_last_batch(source, row) for source, row in _first(found)),
+            "not connected: " + "; ".join(_last_batch(source, row) for source, row in first(found)),
             "does the engine run? Is its endpoint right (rank r on port + r)? Is the network open? After "
             "connector.silent_seconds its blocks leave the fleet",
-            _names(found),
+            names(found),
         )
 
 
@@ -102,10 +101,10 @@ def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         if not found:
             continue
         details = []
-        for source, life in _first(found):
+        for source, life in first(found):
             row = health.get(source)
             lost = f", {row.lost_batches} batches lost in the last hour" if row and row.lost_batches else ""
-            details.append(f"{_name(source)} since {clock(life.trust_since)}{lost}")
+            details.append(f"{source_name(source)} since {clock(life.trust_since)}{lost}")
         if trust == "degraded":
             message = (
                 "batches or events are missing or contradict each other, figures may be wrong: "
@@ -121,7 +120,7 @@ def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
                 "are unknown: " + "; ".join(details)
             )
             remedy = ""
-        yield Finding(code, severity, message, remedy, _names(found))
+        yield Finding(code, severity, message, remedy, names(found))
 
 
 def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
@@ -132,13 +131,13 @@ def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "problem",
             "more blocks resident than the engine has: "
             + "; ".join(
-                f"{_name(source)} {row.drift_blocks} too many since {clock(row.drift_since)}"
-                for source, row in _first(found)
+                f"{source_name(source)} {row.drift_blocks} too many since {clock(row.drift_since)}"
+                for source, row in first(found)
             ),
             "the engine lost removals before it numbered them, or requests ask it to announce blocks again "
             "(kv_cache_report_mode=full: copies with worker.reannounced = off); do not trust their occupancy "
             "until a clear or a restart",
-            _names(found),
+            names(found),
         )
 
 
@@ -149,9 +148,9 @@ def _undecodable(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "undecodable",
             "problem",
             "events in the last hour that nobody understood: "
-            + "; ".join(f"{_name(source)} {row.undecodable_events}" for source, row in _first(found)),
+            + "; ".join(f"{source_name(source)} {row.undecodable_events}" for source, row in first(found)),
             f"the connector's log and {Connector.undecodable.name} say why",
-            _names(found),
+            names(found),
         )
 
 
@@ -162,9 +161,11 @@ def _late(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "source-late",
             "note",
             "batches came late in the last hour, or clocks differ: "
-            + "; ".join(f"{_name(source)} up to {row.lag_seconds:.0f} s" for source, row in _first(found)),
+            + "; ".join(
+                f"{source_name(source)} up to {row.lag_seconds:.0f} s" for source, row in first(found)
+            ),
             "",
-            _names(found),
+            names(found),
         )
 
 
@@ -176,10 +177,10 @@ def _noticed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "note",
             "batches in the last hour that did not come live and that a replay brought: "
             + "; ".join(
-                f"{_name(source)} {row.gap_batches - row.lost_batches}" for source, row in _first(found)
+                f"{source_name(source)} {row.gap_batches - row.lost_batches}" for source, row in first(found)
             ),
             "",
-            _names(found),
+            names(found),
         )
 
 
@@ -199,10 +200,10 @@ def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "note",
             "nothing that these publish says which engine it is; each store counts as a copy, each removal "
             "as the end of one: "
-            + "; ".join(f"{_name(source)} {life.wire_era}" for source, life in _first(found)),
+            + "; ".join(f"{source_name(source)} {life.wire_era}" for source, life in first(found)),
             "nothing for vLLM before 0.10 and SGLang before 0.5.9; of others see what they announce "
             "(docs/engines.md#publishers-that-nobody-knows)",
-            _names(found),
+            names(found),
         )
 
 
@@ -220,7 +221,7 @@ def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "problem",
             "new sessions of these engines begin before the old ones end, or most batches come twice",
             "make sure that only one connector reads each engine",
-            _names(found),
+            names(found),
         )
 
 
@@ -241,37 +242,10 @@ def _fallen(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
             "problem",
             "the engine's own counters fell, so it restarted, but its event stream shows no restart",
             "does metrics_url point to the same process as endpoint, and not to a load balancer?",
-            _names(found),
+            names(found),
         )
-
-
-def _removed(life: LifeFacts | None) -> bool:
-    return life is not None and life.closed_reason == "removed"
-
-
-def _name(source: SourceId) -> str:
-    return f"{source[0]}/{source[1]}"
-
-
-def _names(
-    sources: list[SourceId] | dict[SourceId, LifeFacts] | dict[SourceId, HealthFacts],
-) -> tuple[str, ...]:
-    return tuple(_name(source) for source in sources)
-
-
-NAMED = 3
-"""Sources whose figures a message spells out; `subjects` has all."""
-
-
-def _first(found: dict[SourceId, Any]) -> list[tuple[SourceId, Any]]:
-    return list(found.items())[:NAMED]
 
 
 def _last_batch(source: SourceId, row: HealthFacts) -> str:
     heard = "never heard" if row.last_batch_at is None else f"last batch {clock(row.last_batch_at)}"
-    return f"{_name(source)} {heard}"
-
-
-def clock(at: float | None) -> str:
-    """Return a time as people write it, UTC."""
-    return "?" if at is None else datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{source_name(source)} {heard}"

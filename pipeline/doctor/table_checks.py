@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
 
 from pipeline.doctor.facts import Facts, SourceId, StoreFacts
 from pipeline.doctor.finding import Finding
+from pipeline.doctor.naming import clock, first, names, source_name
 
 STALE_SECONDS = 60.0
 """Rows follow their events within a few seconds."""
 POSITION_SECONDS = 60.0
 """A connector writes all its positions every ten seconds: older ones are of a connector that ended."""
-NAMED = 3
-"""Sources whose figures a message spells out; `subjects` has all."""
 APART_SECONDS = 30.0
 """Difference of clocks that matters: readers of the last minutes would miss that much."""
 LOOKED_BACK_SECONDS = 3600.0
@@ -45,7 +43,7 @@ def table_findings(facts: Facts) -> Iterator[Finding]:
     behind = []
     for source, seen in sorted(facts.kafka.log.items()):
         if seen.settled is not None and _shown(facts, source) < seen.settled:
-            behind.append(f"{source[0]}/{source[1]}")
+            behind.append(source_name(source))
     if behind and store.whole:
         yield Finding(
             "rows-behind-log",
@@ -120,8 +118,8 @@ def _lost(facts: Facts) -> Iterator[Finding]:
     }
     if lost and not store.unanswered and not store.migrations_missing:
         said = "; ".join(
-            f"{source[0]}/{source[1]} published to {settled[1]}, tables to {_shown(facts, source)[1]}"
-            for source, settled in [*lost.items()][:NAMED]
+            f"{source_name(source)} published to {settled[1]}, tables to {_shown(facts, source)[1]}"
+            for source, settled in first(lost)
         )
         yield Finding(
             "records-lost",
@@ -129,7 +127,7 @@ def _lost(facts: Facts) -> Iterator[Finding]:
             f"batches were published, no record waits, and the tables do not have them: {said}",
             "retention removed records before a worker read them: raise retention.ms of the events topic, or "
             "run more workers; only clearing the engine's cache or restarting it repairs the figures",
-            tuple(f"{source[0]}/{source[1]}" for source in lost),
+            names(lost),
         )
 
 
@@ -147,7 +145,7 @@ def _time_findings(facts: Facts) -> Iterator[Finding]:
     if store.newest_window is None or store.written_at is None:
         return
     now = facts.at + (store.clock or 0.0)
-    newest = datetime.fromtimestamp(store.newest_window, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    newest = clock(store.newest_window)
     if store.newest_window - now > APART_SECONDS:
         yield Finding(
             "rows-in-future",
