@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import eq
 from typing import Any, Literal
 
 KEPT = 20
@@ -29,6 +31,21 @@ class Difference:
     found: dict[str, Any]
     remarks: tuple[str, ...] = ()
     """Differences that no column shows."""
+
+
+def difference(
+    table: str,
+    key: dict[str, Any],
+    wanted: Mapping[str, Any] | None,
+    has: Mapping[str, Any] | None,
+    same: Callable[[Any, Any], bool] = eq,
+) -> Difference:
+    """Return how a row differs, column by column. None: there is no such row; one of both is there."""
+    kind: Kind = "missing" if has is None else "unexpected" if wanted is None else "differs"
+    one, other = wanted or {}, has or {}
+    columns = [name for name in {**one, **other} if not same(one.get(name), other.get(name))]
+    expected, found = ({name: of[name] for name in columns if name in of} for of in (one, other))
+    return Difference(table, key, kind, expected, found)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.findings import Findings, difference
 from pipeline.verify.money.recount import Cost, Key, costs
 from pipeline.verify.money.rows import LENGTH, costs_in_view, half_hours, inputs_of, read_from
 from pipeline.verify.store import StoredTables
@@ -56,7 +56,12 @@ def check_money(
             if not _equal(wanted.get(key), first.get(key)):
                 findings.late[VIEW, CHANGING] += 1
             else:
-                findings.differ(_difference(start, key, wanted.get(key), has.get(key)))
+                named, one, other = (
+                    {"from": start, **key._asdict()},
+                    _figures(wanted, key),
+                    _figures(has, key),
+                )
+                findings.differ(difference(VIEW, named, one, other, _same))
 
 
 def _looked(tables: StoredTables, start: datetime) -> tuple[_Costs, _Costs, int]:
@@ -66,6 +71,10 @@ def _looked(tables: StoredTables, start: datetime) -> tuple[_Costs, _Costs, int]
         return wanted, has, 0
     compared = _without_hits(wanted)
     return compared, _without_hits(has), len(wanted) - len(compared)
+
+
+def _figures(found: _Costs, key: Key) -> dict[str, Any] | None:
+    return asdict(found[key]) if key in found else None
 
 
 def _without_hits(found: _Costs) -> _Costs:
@@ -86,16 +95,3 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=_CLOSE)
     return bool(one == other)
-
-
-def _difference(start: datetime, key: Key, wanted: Cost | None, has: Cost | None) -> Difference:
-    kind: Kind = "missing" if has is None else "unexpected" if wanted is None else "differs"
-    one, other = (asdict(cost) if cost else {} for cost in (wanted, has))
-    columns = [name for name in {**one, **other} if not _same(one.get(name), other.get(name))]
-    return Difference(
-        VIEW,
-        {"from": start, **key._asdict()},
-        kind,
-        {name: one[name] for name in columns} if one else {},
-        {name: other[name] for name in columns} if other else {},
-    )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Set
 from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol
 
-from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.findings import Findings, difference
 from pipeline.verify.keys import KEYS
 from pipeline.verify.times import start_of_period
 from schemas.fleet_rows import CapacityCurveRow, FillsRow, RedundancyRow
@@ -179,15 +179,5 @@ class _Rollup:
         return wanted, has
 
     def _differ(self, findings: Findings, key: _Key, wanted: _Columns, has: _Columns) -> None:
-        kind: Kind = "missing" if has is None else "unexpected" if wanted is None else "differs"
-        one, other = wanted or {}, has or {}
-        columns = [column for column in {**one, **other} if one.get(column) != other.get(column)]
-        findings.differ(
-            Difference(
-                self._table,
-                dict(zip(self._key, key, strict=True)),
-                kind,
-                {column: wanted[column] for column in columns} if wanted else {},
-                {column: has[column] for column in columns} if has else {},
-            )
-        )
+        named = dict(zip(self._key, key, strict=True))
+        findings.differ(difference(self._table, named, wanted, has))
