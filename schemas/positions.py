@@ -53,3 +53,8 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     topic_id: str = ""
     """Id of the events topic that `offset` is in, as Kafka's own tools print it: a topic that is made again
     has another one. Empty where brokers have none."""
+
+    @property
+    def source(self) -> tuple[str, int]:
+        """The replica and its rank."""
+        return (self.replica, self.dp_rank)

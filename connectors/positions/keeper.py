@@ -287,7 +287,7 @@ class Positions:
         if positions:
             await self._send_surely(positions)
             self._telemetry.positions_recovered(len(positions))
-        return {(each.replica, each.dp_rank): Stored(each, time.time()) for each in positions}
+        return {each.source: Stored(each, time.time()) for each in positions}
 
     async def _look_for_others(self, reader: PositionReader) -> None:
         """Report our sources whose positions another connector writes as well, and continue with its
@@ -300,7 +300,7 @@ class Positions:
         beside: set[SourceKey] = set()
         for stored in written:
             position = stored.position
-            source = (position.replica, position.dp_rank)
+            source = position.source
             if position.connector == self._ledger.connector:
                 self._beginning.discard(source)
             # Without a name it was recovered from the log, by a connector that need not read the source.
@@ -332,7 +332,7 @@ class Positions:
 
     def _compare(self, other: PositionRecord, ends: Mapping[int, int]) -> None:
         """Continue where another connector is in the log, if that is in a later incarnation."""
-        source = (other.replica, other.dp_rank)
+        source = other.source
         other.offset = ends[other.partition] - 1
         if self._ledger.overtaken(other) and self._tell_overtaken is not None:
             self._tell_overtaken(
@@ -379,7 +379,7 @@ class Positions:
         """Write positions, and return when that is acknowledged; what fails is due again."""
         by_partition: dict[int, list[tuple[bytes, bytes]]] = {}
         for position in positions:
-            key = position_key(position.replica, position.dp_rank)
+            key = position_key(*position.source)
             partition = partition_of_key(key, self._partitions)
             by_partition.setdefault(partition, []).append((key, msgspec.msgpack.encode(position)))
         try:

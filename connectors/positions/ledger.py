@@ -80,7 +80,7 @@ class Ledger:
         assumed to be of the present one.
         """
         for position in positions:
-            source = (position.replica, position.dp_rank)
+            source = position.source
             self._positions[source] = position
             self._lives[source] = (lives or {}).get(source, "")
             if position.incarnation and not position.closed:
@@ -124,7 +124,7 @@ class Ledger:
 
         If so, the source continues there: readers leave out what is of an earlier one.
         """
-        source = (by.replica, by.dp_rank)
+        source = by.source
         position = self._positions.get(source)
         if position is None or by.incarnation <= position.incarnation:
             return False
@@ -150,11 +150,11 @@ class Ledger:
     def written(self, positions: Iterable[PositionRecord]) -> None:
         """Note that these are in the positions topic."""
         for position in positions:
-            source = (position.replica, position.dp_rank)
+            source = position.source
             if source in self._leaving and (position.closed or not position.incarnation):
                 self._leaving.discard(source)
                 del self._positions[source], self._lives[source]
 
     def unwritten(self, positions: Iterable[PositionRecord]) -> None:
         """Note that these could not be written; they are due again."""
-        self._changed.update((position.replica, position.dp_rank) for position in positions)
+        self._changed.update(position.source for position in positions)

@@ -176,7 +176,7 @@ class PositionReader:
                     found.setdefault(message.key, Found()).add(stored)
         self._connected().unsubscribe()
         furthest = (of_source.furthest for of_source in found.values())
-        return {(each.position.replica, each.position.dp_rank): each for each in furthest if each is not None}
+        return {each.position.source: each for each in furthest if each is not None}
 
     async def topic_id(self) -> str:
         """Return the id of the events topic, empty where brokers have none. Raises PositionsUnreadable."""
@@ -254,7 +254,7 @@ class PositionReader:
         read.part_read()
 
     async def _follow(self, partition: int, items: list[Stored], end: int, deadline: float) -> None:
-        positions = {(item.position.replica, item.position.dp_rank): item.position for item in items}
+        positions = {item.position.source: item.position for item in items}
         keys = {replica.encode() for replica, _ in positions}
         places = {place for item in items for place in (item.place, *item.others)}
         starts = deque(sorted((offset + 1, written_at + HORIZON_SECONDS) for offset, written_at in places))
@@ -315,7 +315,7 @@ class PositionReader:
         except UNDECODABLE:
             self._telemetry.position_unusable(repr(message.key), "undecodable")
             return None
-        if position_key(position.replica, position.dp_rank) != message.key:
+        if position_key(*position.source) != message.key:
             self._telemetry.position_unusable(repr(message.key), "wrong_key")
             return None
         return Stored(position, message.timestamp / 1000)
