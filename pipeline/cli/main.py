@@ -14,47 +14,34 @@ from pipeline.cli import failures
 from pipeline.cli.groups import Group, examples
 
 COMMANDS = {
-    "demo": (
-        "pipeline.cli.commands.demo",
-        "See kvlens work: simulated engines, Kafka and ClickHouse, all on this machine.",
-    ),
-    "up": (
-        "pipeline.cli.commands.up",
-        "Run everything for your engines on this machine.",
-    ),
-    "connect": ("pipeline.cli.commands.connect", "Read the KV-cache events of your engines into Kafka."),
-    "work": ("pipeline.cli.commands.work", "Turn the Kafka log into ClickHouse tables."),
-    "doctor": (
-        "pipeline.cli.commands.doctor",
-        "Check the installation: what is wrong, and what to do about it.",
-    ),
-    "advise": ("pipeline.cli.commands.advise", "Show what to do first, and what it is worth."),
-    "serve": ("pipeline.cli.commands.serve", "Show the boards in a browser, without Grafana."),
-    "index": ("pipeline.cli.commands.index", "Answer which replica holds how much of a prompt."),
-    "hash": (
-        "pipeline.cli.commands.hash",
-        "Print the block hashes of token ids, as an engine computes them.",
-    ),
-    "at": ("pipeline.cli.commands.at", "Show which replica held what at a time in the past."),
-    "verify": ("pipeline.cli.commands.verify", "Check the tables: compute each again from the log."),
-    "state": ("pipeline.cli.commands.state", "Compute the agents' state again from the log."),
-    "migrate": ("pipeline.cli.commands.migrate", "Create or upgrade the ClickHouse tables."),
-    "topics": ("pipeline.cli.commands.topics", "Create or list the Kafka topics."),
-    "simulate": (
-        "pipeline.cli.commands.simulate",
-        "Run engines without a GPU, which publish events as real ones do.",
-    ),
-    "record": ("pipeline.cli.commands.record", "Write what engines publish to a file."),
-    "play": ("pipeline.cli.commands.play", "Publish a recording as the engine it came from did."),
-    "analyze": ("pipeline.cli.commands.analyze", "Show what the engines of a recording held."),
-    "whatif": (
-        "pipeline.cli.commands.whatif",
-        "Show what other caches, replicas or routing would change.",
-    ),
-    "config": ("pipeline.cli.commands.config", "Show the settings in effect."),
-    "version": ("pipeline.cli.commands.version", "Print the version."),
+    "demo": "See kvlens work: simulated engines, Kafka and ClickHouse, all on this machine.",
+    "up": "Run everything for your engines on this machine.",
+    "connect": "Read the KV-cache events of your engines into Kafka.",
+    "work": "Turn the Kafka log into ClickHouse tables.",
+    "doctor": "Check the installation: what is wrong, and what to do about it.",
+    "advise": "Show what to do first, and what it is worth.",
+    "serve": "Show the boards in a browser, without Grafana.",
+    "index": "Answer which replica holds how much of a prompt.",
+    "hash": "Print the block hashes of token ids, as an engine computes them.",
+    "at": "Show which replica held what at a time in the past.",
+    "verify": "Check the tables: compute each again from the log.",
+    "state": "Compute the agents' state again from the log.",
+    "migrate": "Create or upgrade the ClickHouse tables.",
+    "topics": "Create or list the Kafka topics.",
+    "simulate": "Run engines without a GPU, which publish events as real ones do.",
+    "record": "Write what engines publish to a file.",
+    "play": "Publish a recording as the engine it came from did.",
+    "analyze": "Show what the engines of a recording held.",
+    "whatif": "Show what other caches, replicas or routing would change.",
+    "config": "Show the settings in effect.",
+    "version": "Print the version.",
 }
-"""Name -> module that has it under that name, and its line in the overview."""
+"""{name of a command, and of its module: its line in the overview}"""
+
+
+def module_of(command: str) -> str:
+    """Return the name of the module that has a command under its name."""
+    return f"pipeline.cli.commands.{command}"
 
 
 class _Subcommands(Group):
@@ -68,12 +55,12 @@ class _Subcommands(Group):
             return None
         # structlog imports rich where it is installed: a tenth of a second for tracebacks in colours.
         with _unseen("rich"):
-            command: click.Command = getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+            command: click.Command = getattr(import_module(module_of(cmd_name)), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @contextmanager

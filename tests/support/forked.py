@@ -68,12 +68,12 @@ def forking() -> subprocess.Popen[bytes]:
 
 def serve() -> list[str] | None:
     """Fork for every line: return the arguments in a child, and None when nobody asks any more."""
-    from pipeline.cli.main import COMMANDS
+    from pipeline.cli.main import COMMANDS, module_of
 
     for line in sys.stdin:
         asked = msgspec.json.decode(line, type=Asked)
         if asked.arguments and asked.arguments[0] in COMMANDS:
-            import_module(COMMANDS[asked.arguments[0]][0])
+            import_module(module_of(asked.arguments[0]))
         child = os.fork()
         if not child:
             become(asked)

@@ -64,6 +64,6 @@ def test_examples_name_commands_and_options_that_exist(path: str) -> None:
 
 def test_the_overview_has_every_command_with_a_sentence() -> None:
     text = "\n".join(shown_help("kvlens"))
-    for name, (_, sentence) in COMMANDS.items():
+    for name, sentence in COMMANDS.items():
         assert f"\n  {name} " in text
         assert sentence.endswith(".")
