@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from pipeline.clickhouse.literals import quoted
+
 FILE = "comments.json"
 """Beside the folders of `schemas/clickhouse`, made by `python -m pipeline.generated`: by table, what its
 columns mean; under the empty name, what a row is."""
@@ -35,13 +37,9 @@ def commented(statement: str, told: Comments) -> str:
 
     def with_meaning(column: re.Match[str]) -> str:
         name, kind, codec, comma = column[1], column[2], column[3] or "", column[4]
-        comment = f" COMMENT {_quoted(meanings[name])}" if meanings.get(name) else ""
+        comment = f" COMMENT {quoted(meanings[name])}" if meanings.get(name) else ""
         return f"    {name} {kind}{comment}{codec}{comma}"
 
     columns = _COLUMN.sub(with_meaning, found[2])
     text = statement[: found.start(2)] + columns + statement[found.end(2) :]
-    return f"{text.rstrip()}\nCOMMENT {_quoted(meanings[''])}" if meanings.get("") else text
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return f"{text.rstrip()}\nCOMMENT {quoted(meanings[''])}" if meanings.get("") else text

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from pipeline.clickhouse.literals import quoted
+
 Cases = Sequence[tuple[str, str]] | str
 """A text, or SQL conditions, each with its text: the first that holds decides, "" is for the rest."""
 
@@ -259,9 +261,5 @@ def _cases(cases: Cases) -> str:
 
 
 def _concat(text: str) -> str:
-    pieces = [ARGUMENTS[name] or name if name else _quoted(words) for name, words in _PIECE.findall(text)]
+    pieces = [ARGUMENTS[name] or name if name else quoted(words) for name, words in _PIECE.findall(text)]
     return f"concat({', '.join(pieces)})" if len(pieces) > 1 else pieces[0] if pieces else "''"
-
-
-def _quoted(words: str) -> str:
-    return "'" + words.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from pipeline.clickhouse.literals import quoted
 from pipeline.dashboards.page.answers import Answer
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -44,5 +45,5 @@ def _literal(value: Any) -> str:
     if isinstance(value, list):
         return f"CAST([{', '.join(map(_literal, value))}] AS Array(String))"
     if isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return quoted(value)
     return str(value)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from chdb.state.sqlitelike import Connection
 
+from pipeline.clickhouse.literals import quoted
 from pipeline.local.clickhouse.errors import (
     ACCESS_DENIED,
     NOT_ENOUGH_SPACE,
@@ -232,11 +233,6 @@ class Engine:
             session.connection.close()
         self._sessions.clear()
         self._keeper.close()
-
-
-def quoted(value: str) -> str:
-    """Return the value as a string literal."""
-    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def quoted_name(name: str) -> str:
