@@ -120,7 +120,7 @@ class Connector:
             ),
             {
                 metrics.Connector.unacknowledged_bytes: lambda: self._publisher.unacknowledged_bytes,
-                metrics.Connector.hand_over_bytes: lambda: reading.subscriber.waiting_bytes,
+                metrics.Connector.hand_over_bytes: lambda: reading.subscriber.hand_over.waiting_bytes,
                 metrics.Connector.backlog_bytes: lambda: reading.backlog.used,
                 metrics.Connector.unknown_partitions: lambda: self._publisher.unknown_partitions,
                 metrics.Connector.unread_reports: self._unread_reports,

@@ -11,8 +11,8 @@ from connectors.normalise.scanned import Scanned
 from connectors.order.gathered import Gathered
 from connectors.order.stream import SourceStream
 from connectors.order.together import gathered_together, scanned_together
+from connectors.receive.hand_over import HandOver
 from connectors.receive.received import Key, PendingPeers, Received, Together
-from connectors.receive.subscriber import Subscriber
 from connectors.replay.requests import ReplayRequests
 from connectors.sources import Peer, SourceKey
 from schemas.events import EventsRecord
@@ -27,7 +27,7 @@ class Dealing:
         settings: Connector,
         streams: Mapping[SourceKey, SourceStream],
         gathered: Gathered,
-        subscriber: Subscriber,
+        hand_over: HandOver,
         follower: Follower,
         replay_requests: ReplayRequests,
         publish: Callable[[Iterable[EventsRecord]], None],
@@ -43,7 +43,7 @@ class Dealing:
         """Whether compiled code scans messages; set once it is loaded."""
         self._streams = streams
         self._gathered = gathered
-        self._subscriber = subscriber
+        self._hand_over = hand_over
         self._follower = follower
         self._replay_requests = replay_requests
         self._publish = publish
@@ -60,7 +60,7 @@ class Dealing:
     def release_pending(self, expected: Collection[SourceKey]) -> None:
         """Release the messages of engines that connected but will not be read after all."""
         for received in self._pending.take_others(expected):
-            self._subscriber.release(received.size)
+            self._hand_over.release(received.size)
 
     def deal(self, portions: Sequence[Received]) -> Iterator[float]:
         """Feed portions to their streams, and publish the records; yield the seconds that each one took."""
@@ -83,7 +83,7 @@ class Dealing:
             if slot is not None and stream is not None:
                 if received.left_out:
                     stream.counts.left_out["paused"] += received.left_out
-                self._subscriber.release(received.size)
+                self._hand_over.release(received.size)
             elif stream is not None:
                 self._feed(stream, received, scanned[number])
             elif received.last and not isinstance(received.source, Peer):
@@ -126,7 +126,7 @@ class Dealing:
                 seconds, worked = seconds + now - worked, now
             if stream is not None:
                 stream.counts.seconds += seconds
-        self._subscriber.release(done)
+        self._hand_over.release(done)
         return rest, time.thread_time() - began
 
     def _stream_of(self, received: Received) -> SourceStream | None:
@@ -135,7 +135,7 @@ class Dealing:
             return None if received.last else self._streams[received.source]
         source = self._follower.source_of(received.source, len(received.messages), received.received_at)
         if source is None:
-            self._subscriber.release(received.size)
+            self._hand_over.release(received.size)
             return None
         stream = self._streams.get(source.key)
         if stream is not None and stream.source.topic == source.topic:
@@ -150,4 +150,4 @@ class Dealing:
         if received.left_out:
             stream.counts.left_out["paused"] += received.left_out
         self._replay_requests.send_wanted(stream)
-        self._subscriber.release(received.size)
+        self._hand_over.release(received.size)

@@ -94,7 +94,7 @@ class Reading:
             self._settings,
             self.streams,
             self._gathered,
-            self.subscriber,
+            self.subscriber.hand_over,
             self._follower,
             self._replay_requests,
             self._publish,

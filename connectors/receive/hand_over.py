@@ -14,7 +14,7 @@ from connectors.sources import Listening, SourceKey
 
 
 class HandOver:
-    """One thread puts, one event loop receives and releases."""
+    """One thread puts, one event loop takes and releases."""
 
     def __init__(self, bound: int, wake: Callable[[], None]) -> None:
         """From `bound` bytes on it is full; `wake` is called in the loop when it no longer is."""
@@ -22,9 +22,11 @@ class HandOver:
         self._wake = wake
         self._arrived: deque[Received | Together] = deque()
         self._lock = threading.Lock()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
+        """Bytes put and not yet released."""
         self._unseen_bytes: dict[Key | Listening, int] = {}
-        self._ended = False
+        self.ended = False
+        """Whether nothing more will arrive."""
         self._failure: BaseException | None = None
         self.put_messages = 0
         """Messages put so far; for the thread only."""
@@ -32,13 +34,8 @@ class HandOver:
         """True from when the bound is reached until half of it is free."""
 
     @property
-    def waiting_bytes(self) -> int:
-        """Bytes put and not yet released."""
-        return self._waiting_bytes
-
-    @property
     def waiting_messages(self) -> int:
-        """Messages that `receive` has not returned yet."""
+        """Messages that `take` has not returned yet."""
         return sum(
             arrived.bundles.messages if isinstance(arrived, Together) else len(arrived.messages)
             for arrived in self._arrived
@@ -47,17 +44,12 @@ class HandOver:
     @property
     def free(self) -> int:
         """Bytes until the bound is reached."""
-        return max(0, self._bound - self._waiting_bytes)
+        return max(0, self._bound - self.waiting_bytes)
 
     @property
     def empty(self) -> bool:
-        """Whether `receive` would wait."""
+        """Whether `take` would return nothing."""
         return not self._arrived
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will arrive."""
-        return self._ended
 
     # In the event loop.
 
@@ -65,19 +57,10 @@ class HandOver:
         self._loop = asyncio.get_running_loop()
         self._some = asyncio.Event()
 
-    async def receive(self) -> Received | Together | None:
-        """Wait for messages; None when it has ended and everything was received.
-
-        Raises what ended the thread before its time.
-        """
-        while not self._arrived and not self._ended:
-            await self.wait(None)
-        return self.take()
-
     async def wait(self, seconds: float | None) -> None:
         """Wait for messages or the end, for at most `seconds`."""
         self._some.clear()
-        if self._arrived or self._ended:
+        if self._arrived or self.ended:
             return
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._some.wait(), seconds)
@@ -96,8 +79,8 @@ class HandOver:
     def release(self, size: int) -> None:
         """Give back the bytes of messages that were dealt with."""
         with self._lock:
-            self._waiting_bytes -= size
-            wake = self.full and self._waiting_bytes <= self._bound // 2
+            self.waiting_bytes -= size
+            wake = self.full and self.waiting_bytes <= self._bound // 2
             if wake:
                 self.full = False
         if wake:
@@ -138,9 +121,9 @@ class HandOver:
         self._arrived.append(Received(source, Bundle.of(()), now, 0, left_out=messages))
 
     def end(self, failure: BaseException | None) -> None:
-        """Let `receive` return None, or raise a failure, after all that was put."""
+        """Let nothing more arrive; with a failure, `take` raises it after all that was put."""
         self._failure = failure
-        self._ended = True
+        self.ended = True
         self.tell()
 
     def tell(self) -> None:
@@ -153,8 +136,8 @@ class HandOver:
         with self._lock:
             if source is not None:
                 self._unseen_bytes[source] = self._unseen_bytes.get(source, 0) + size
-            self._waiting_bytes += size
-            self.full |= self._waiting_bytes >= self._bound
+            self.waiting_bytes += size
+            self.full |= self.waiting_bytes >= self._bound
 
     def _see(self, received: Received) -> None:
         with self._lock:

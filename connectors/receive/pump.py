@@ -36,6 +36,7 @@ class Pump:
         seconds that it took. `paused` is called for each pause.
         """
         self._subscriber = subscriber
+        self._hand_over = subscriber.hand_over
         self._deal = deal
         self._gather = gather
         self._room = room
@@ -47,13 +48,13 @@ class Pump:
     @property
     def waiting_messages(self) -> int:
         """Messages that were received and not yet dealt with."""
-        return self._turns.messages + self._subscriber.waiting_messages
+        return self._turns.messages + self._hand_over.waiting_messages
 
     def behind(self, source: Key) -> bool:
         """Tell whether messages of a source may be waiting."""
         while self._collect()[0]:
             pass
-        if self._crowd and self._subscriber.waiting_messages:
+        if self._crowd and self._hand_over.waiting_messages:
             return True
         return source in self._paused or self._turns.bytes_of(source) > 0
 
@@ -63,11 +64,11 @@ class Pump:
 
     async def run(self) -> None:
         """Run until the end. Raises what ended the subscriber before its time."""
-        turns, subscriber = self._turns, self._subscriber
+        turns, hand_over = self._turns, self._hand_over
         since_pause = 0
         busy_seconds = 0.0
         while True:
-            ended = subscriber.ended
+            ended = hand_over.ended
             size, seconds = self._collect()
             since_pause += size
             busy_seconds += seconds
@@ -79,7 +80,7 @@ class Pump:
             elif not size:
                 if ended and not turns:
                     return
-                await subscriber.wait(rest or None)
+                await hand_over.wait(rest or None)
                 continue
             if since_pause >= MAX_PORTION_BYTES or busy_seconds >= PORTION_SECONDS:
                 # The producer and the timers have to run, too.
@@ -109,7 +110,7 @@ class Pump:
         while (
             size < MAX_PORTION_BYTES
             and not self._crowded()
-            and (arrived := self._subscriber.take()) is not None
+            and (arrived := self._hand_over.take()) is not None
         ):
             if isinstance(arrived, Together):
                 self._look_for_crowd(arrived)
@@ -139,7 +140,7 @@ class Pump:
     def _add(self, received: Received) -> None:
         source = received.source
         self._turns.add(received, time.monotonic())
-        crowds = self._turns.bytes_of(source) > self._subscriber.free_bytes
+        crowds = self._turns.bytes_of(source) > self._hand_over.free
         if crowds and source not in self._paused:
             self._paused.add(source)
             self._subscriber.pause(source)
@@ -149,6 +150,6 @@ class Pump:
         source = received.source
         if source not in self._paused:
             return
-        if received.last or 2 * self._turns.bytes_of(source) <= self._subscriber.free_bytes:
+        if received.last or 2 * self._turns.bytes_of(source) <= self._hand_over.free:
             self._paused.remove(source)
             self._subscriber.go_on(source)

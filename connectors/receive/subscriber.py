@@ -13,7 +13,7 @@ import zmq
 
 from connectors.receive.hand_over import HandOver
 from connectors.receive.monitors import Connections
-from connectors.receive.received import Key, Received, Together
+from connectors.receive.received import Key
 from connectors.receive.socket_thread import REST_SECONDS, Add, Command, GoOn, Pause, Remove, SocketThread
 from connectors.receive.sub_sockets import EndpointRefused
 from connectors.sources import Listening, SourceKey
@@ -54,7 +54,8 @@ class Subscriber:
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
         self._connections: Connections[Key] = Connections(clock)
-        self._hand_over = HandOver(hand_over_bytes, self._wake)
+        self.hand_over = HandOver(hand_over_bytes, self._wake)
+        """Where messages come; while it is full, the sockets are left unread."""
         self._wake_up = self._context.socket(zmq.PAIR)
         woken = self._context.socket(zmq.PAIR)
         address = "inproc://subscriber"
@@ -63,7 +64,7 @@ class Subscriber:
         self._sockets = SocketThread(
             self._context,
             woken,
-            self._hand_over,
+            self.hand_over,
             self._connections,
             refused,
             rest_seconds=rest_seconds,
@@ -73,39 +74,13 @@ class Subscriber:
         self._thread = threading.Thread(target=self._sockets.run, name="subscriber", daemon=True)
 
     @property
-    def waiting_bytes(self) -> int:
-        """Bytes handed over and not yet released."""
-        return self._hand_over.waiting_bytes
-
-    @property
-    def waiting_messages(self) -> int:
-        """Messages that `receive` has not returned yet."""
-        return self._hand_over.waiting_messages
-
-    @property
-    def full(self) -> bool:
-        """True while the sockets are left unread."""
-        return self._hand_over.full
-
-    @property
-    def free_bytes(self) -> int:
-        """Bytes that can be handed over until the bound is reached."""
-        return self._hand_over.free
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will be handed over."""
-        return self._hand_over.ended
-
-    @property
     def behind(self) -> bool:
         """True while unseen messages may be waiting: then a source that seems idle need not be."""
-        hand_over = self._hand_over
-        waiting = hand_over.full or not hand_over.empty
+        waiting = self.hand_over.full or not self.hand_over.empty
         return waiting or self._clock() - self._sockets.emptied_at > BEHIND_SECONDS
 
     def start(self) -> None:
-        self._hand_over.start()
+        self.hand_over.start()
         self._thread.start()
 
     def receive_with(self, receiver: Receiver) -> None:
@@ -126,7 +101,7 @@ class Subscriber:
         self._command(Add(listening, endpoint))
 
     def remove(self, source: SourceKey) -> None:
-        """Take what the socket has, then close it; `receive` returns a last, empty `Received` of it."""
+        """Take what the socket has, then close it; a last, empty `Received` of it is handed over."""
         self._command(Remove(source))
 
     def pause(self, source: Key) -> None:
@@ -146,25 +121,6 @@ class Subscriber:
         A peer is connected while the connection that its last message came through is open.
         """
         return self._connections.since(source) is not None
-
-    async def receive(self) -> Received | Together | None:
-        """Wait for messages; None when the subscriber has stopped and everything was handed over.
-
-        Raises what ended the thread before its time.
-        """
-        return await self._hand_over.receive()
-
-    def take(self) -> Received | Together | None:
-        """Return messages that are there, without waiting; raises as `receive` does."""
-        return self._hand_over.take()
-
-    async def wait(self, seconds: float | None) -> None:
-        """Wait for messages or the end, for at most `seconds`."""
-        await self._hand_over.wait(seconds)
-
-    def release(self, size: int) -> None:
-        """Give back the bytes of messages that were dealt with."""
-        self._hand_over.release(size)
 
     def stop(self, seconds: float) -> None:
         """Take what the sockets hold, for `seconds` at most, then close them and end the thread."""

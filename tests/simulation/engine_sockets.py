@@ -24,15 +24,15 @@ class Subscriber(subscriber.Subscriber):
 
     def __init__(self, *, hand_over_bytes: int, **options: Any) -> None:
         self._process = here()
-        self._hand_over = HandOver(hand_over_bytes, lambda: None)
+        self.hand_over = HandOver(hand_over_bytes, lambda: None)
         self._engines: dict[Key, Engine] = {}
 
     @property
     def behind(self) -> bool:
-        return not self._hand_over.empty
+        return not self.hand_over.empty
 
     def start(self) -> None:
-        self._hand_over.start()
+        self.hand_over.start()
 
     def add(self, source: SourceKey, endpoint: str, *options: Any, **more: Any) -> None:
         """Begin to hear an engine, soon."""
@@ -47,15 +47,15 @@ class Subscriber(subscriber.Subscriber):
     def _arrived(self, source: SourceKey, frames: Frames) -> None:
         now = self._process.world
         received_at = cast("Simulation", now).wall() + self._process.clock_ahead
-        self._hand_over.put(source, Bundle.of([frames]), len(frames[-1]), received_at)
-        self._hand_over._some.set()
+        self.hand_over.put(source, Bundle.of([frames]), len(frames[-1]), received_at)
+        self.hand_over._some.set()
 
     def remove(self, source: SourceKey) -> None:
         engine = self._engines.pop(source, None)
         if engine is not None:
             engine.subscribers.pop(self._process, None)
-        self._hand_over.put_last(source, 0.0)
-        self._hand_over.tell()
+        self.hand_over.put_last(source, 0.0)
+        self.hand_over.tell()
 
     def connected(self, source: Key) -> bool:
         engine = self._engines.get(source)
@@ -67,7 +67,7 @@ class Subscriber(subscriber.Subscriber):
     def stop(self, seconds: float) -> None:
         for engine in self._engines.values():
             engine.subscribers.pop(self._process, None)
-        self._hand_over.end(None)
+        self.hand_over.end(None)
 
     async def join(self, seconds: float) -> None: ...
 

@@ -94,11 +94,11 @@ async def by_subscriber(endpoints: list[str]) -> list[int]:
     found: set[int] = set()
     deadline = time.monotonic() + LIMIT_SECONDS
     while len(found) < len(endpoints) and time.monotonic() < deadline:
-        await subscriber.wait(0.2)
-        while (received := subscriber.take()) is not None:
+        await subscriber.hand_over.wait(0.2)
+        while (received := subscriber.hand_over.take()) is not None:
             assert not isinstance(received, Together)
             found.add(int(received.source[0]))  # type: ignore[arg-type]
-            subscriber.release(received.size)
+            subscriber.hand_over.release(received.size)
     subscriber.stop(0.0)
     await subscriber.join(60.0)
     return sorted(found)

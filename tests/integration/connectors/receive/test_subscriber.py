@@ -15,6 +15,7 @@ from connectors.receive.socket_thread import REFRESH_SECONDS, TURN_BYTES
 from connectors.receive.sub_sockets import EndpointRefused
 from connectors.receive.subscriber import Subscriber
 from connectors.sources import Listening, Peer, SourceKey
+from tests.support.handed_over import received
 
 Context = zmq.Context[zmq.Socket[bytes]]
 
@@ -70,10 +71,10 @@ async def _take_any(subscriber: Subscriber, count: int) -> dict[Key, list[list[b
 
     async def until_enough() -> None:
         while sum(map(len, taken.values())) < count:
-            received = await subscriber.receive()
-            assert received is not None
-            taken.setdefault(received.source, []).extend(map(_with_topic, received.messages))
-            subscriber.release(received.size)
+            arrived = await received(subscriber.hand_over)
+            assert arrived is not None
+            taken.setdefault(arrived.source, []).extend(map(_with_topic, arrived.messages))
+            subscriber.hand_over.release(arrived.size)
 
     await asyncio.wait_for(until_enough(), 60)
     return taken
@@ -94,11 +95,11 @@ async def test_messages_of_several_sources_come_whole_and_in_order(context: Cont
             for rank, (socket, _) in enumerate(sockets):
                 socket.send_multipart(sent["r", rank][seq])
         assert await _take(subscriber, 6000) == sent
-        assert subscriber.waiting_bytes == 0
+        assert subscriber.hand_over.waiting_bytes == 0
         sockets[0][0].send_multipart(_message(9))
-        received = await subscriber.receive()
-        assert received is not None
-        assert before <= received.received_at <= time.time()
+        arrived = await received(subscriber.hand_over)
+        assert arrived is not None
+        assert before <= arrived.received_at <= time.time()
 
 
 WRONG: list[list[bytes]] = [
@@ -152,15 +153,15 @@ async def test_a_source_that_crowds_is_left_unread_and_loses_nothing(context: Co
         sent = [_message(seq, bytes(1000)) for seq in range(20_000)]
         for message in sent:
             socket.send_multipart(message)
-        await _until(lambda: 2 * subscriber.waiting_bytes > bound)
+        await _until(lambda: 2 * subscriber.hand_over.waiting_bytes > bound)
         await asyncio.sleep(0.3)
-        assert 2 * subscriber.waiting_bytes <= bound + 2 * TURN_BYTES
+        assert 2 * subscriber.hand_over.waiting_bytes <= bound + 2 * TURN_BYTES
         subscriber.add(("other", 0), at)
         await _subscribed(other)
-        waiting = subscriber.waiting_messages
+        waiting = subscriber.hand_over.waiting_messages
         other.send_multipart(_message(0))
-        await _until(lambda: subscriber.waiting_messages == waiting + 1)
-        assert not subscriber.full
+        await _until(lambda: subscriber.hand_over.waiting_messages == waiting + 1)
+        assert not subscriber.hand_over.full
         taken = await _take(subscriber, len(sent) + 1)
         assert taken == {("r", 0): sent, ("other", 0): [_message(0)]}
 
@@ -177,16 +178,16 @@ async def test_busy_source_goes_on_while_others_come_and_go(
         await _subscribed(socket)
         for message in sent:
             socket.send_multipart(message)
-        received = []
+        arrived = []
         for _ in range(3):
             for number in range(200):
                 subscriber.add(("other", number), nobody)
-            received += (await _take(subscriber, 2_000))["busy", 0]
+            arrived += (await _take(subscriber, 2_000))["busy", 0]
             for number in range(200):
                 subscriber.remove(("other", number))
-            received += (await _take(subscriber, 2_000))["busy", 0]
-        received += (await _take(subscriber, len(sent) - len(received)))["busy", 0]
-        assert received == sent
+            arrived += (await _take(subscriber, 2_000))["busy", 0]
+        arrived += (await _take(subscriber, len(sent) - len(arrived)))["busy", 0]
+        assert arrived == sent
 
 
 async def test_one_source_comes_and_goes_without_the_other(context: Context) -> None:
@@ -337,7 +338,7 @@ async def test_address_that_is_taken_ends_the_subscriber(context: Context) -> No
     subscriber.start()
     subscriber.listen(Listening(endpoint, 0), endpoint)
     with pytest.raises(EndpointRefused, match=f"cannot listen on {endpoint}: Address already in use"):
-        await asyncio.wait_for(subscriber.receive(), 60)
+        await asyncio.wait_for(received(subscriber.hand_over), 60)
     await subscriber.join(60.0)
 
 
@@ -353,11 +354,11 @@ async def test_full_hand_over_stops_in_the_middle_of_a_turn(context: Context) ->
         for socket, _ in sockets:
             for message in sent:
                 socket.send_multipart(message)
-        await _until(lambda: subscriber.full)
+        await _until(lambda: subscriber.hand_over.full)
         await asyncio.sleep(0.3)
-        assert bound <= subscriber.waiting_bytes <= bound + TURN_BYTES
+        assert bound <= subscriber.hand_over.waiting_bytes <= bound + TURN_BYTES
         taken = await _take(subscriber, 12 * 60)
-        assert not subscriber.full
+        assert not subscriber.hand_over.full
     assert taken == {("r", number): sent for number in range(12)}
 
 
@@ -369,14 +370,14 @@ async def test_removed_source_ends_with_what_its_socket_held(context: Context) -
         sent = [_message(seq) for seq in range(3000)]
         for message in sent:
             socket.send_multipart(message)
-        await _until(lambda: subscriber.waiting_messages == len(sent))
+        await _until(lambda: subscriber.hand_over.waiting_messages == len(sent))
         subscriber.remove(("r", 0))
         taken: list[list[bytes]] = []
         while True:
-            received = await asyncio.wait_for(subscriber.receive(), 60)
-            assert received is not None
-            taken += map(_with_topic, received.messages)
-            if received.last:
+            arrived = await asyncio.wait_for(received(subscriber.hand_over), 60)
+            assert arrived is not None
+            taken += map(_with_topic, arrived.messages)
+            if arrived.last:
                 break
     assert taken == sent
 
@@ -405,13 +406,13 @@ async def test_stop_hands_over_what_the_sockets_hold(context: Context) -> None:
     sent = [_message(seq, bytes(1000)) for seq in range(900)]  # a socket holds 1,000
     for message in sent:
         socket.send_multipart(message)
-    await _until(lambda: 2 * subscriber.waiting_bytes > 1 << 16)
+    await _until(lambda: 2 * subscriber.hand_over.waiting_bytes > 1 << 16)
     await asyncio.sleep(3.0)  # for the rest to cross the loopback, where nobody sees it
     subscriber.stop(10.0)
     taken: list[Frames] = []
-    while (received := await asyncio.wait_for(subscriber.receive(), 60)) is not None:
-        taken += received.messages
-        subscriber.release(received.size)
+    while (arrived := await asyncio.wait_for(received(subscriber.hand_over), 60)) is not None:
+        taken += arrived.messages
+        subscriber.hand_over.release(arrived.size)
     await subscriber.join(60.0)
     assert [_with_topic(frames) for frames in taken] == sent
 
@@ -427,7 +428,7 @@ async def test_stop_hands_over_what_the_socket_of_a_paused_source_holds(context:
         for message in sent:
             socket.send_multipart(message)
         await asyncio.sleep(3.0)  # nobody sees what the socket holds
-        assert subscriber.waiting_messages == 0
+        assert subscriber.hand_over.waiting_messages == 0
         subscriber.stop(10.0)
         assert (await _take(subscriber, len(sent)))["paused", 0] == sent
 
@@ -440,12 +441,12 @@ async def test_stop_gives_up_in_time_when_nobody_takes_anything(context: Context
     await _subscribed(socket)
     for seq in range(10_000):
         socket.send_multipart(_message(seq, bytes(1000)))
-    await _until(lambda: 2 * subscriber.waiting_bytes > 1 << 16)
+    await _until(lambda: 2 * subscriber.hand_over.waiting_bytes > 1 << 16)
     began = time.monotonic()
     subscriber.stop(0.3)
     await subscriber.join(60.0)
     assert time.monotonic() - began < 300
-    assert 0 < subscriber.waiting_messages < 10_000
+    assert 0 < subscriber.hand_over.waiting_messages < 10_000
 
 
 async def _rebound(context: Context, endpoint: str) -> zmq.Socket[bytes]:

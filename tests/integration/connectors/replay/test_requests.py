@@ -20,6 +20,7 @@ from connectors.sources import Source, SourceKey
 from schemas.events import Batch, Closed, Event, EventsRecord, Gap, Opened
 from schemas.settings import Connector
 from tests.support.engines import ANYWHERE, Context, RememberingEngine
+from tests.support.handed_over import received
 
 Layout = Literal[2, 3]
 
@@ -72,12 +73,12 @@ class Reader:
         await self._subscriber.join(60)
 
     async def _pump(self) -> None:
-        while (received := await self._subscriber.receive()) is not None:
-            messages = list(received.messages)
-            self.records += self.stream.feed_all(messages, received.received_at)
+        while (arrived := await received(self._subscriber.hand_over)) is not None:
+            messages = list(arrived.messages)
+            self.records += self.stream.feed_all(messages, arrived.received_at)
             self.heard += len(messages)
             self._replay_requests.send_wanted(self.stream)
-            self._subscriber.release(received.size)
+            self._subscriber.hand_over.release(arrived.size)
 
     async def _tick(self) -> None:
         while True:

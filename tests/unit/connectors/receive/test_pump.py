@@ -45,7 +45,8 @@ class Subscriber:
         self._to_come = deque(arrived)
         self._arrived: deque[Received | Together] = deque()
         self._rng = rng
-        self.free_bytes = 1 << 20
+        self.free = 1 << 20
+        self.hand_over = self
 
     @property
     def ended(self) -> bool:
