@@ -38,18 +38,23 @@ class Form:
     """If its documents state one, and no other publisher's files look like it."""
     time: tuple[str, ...] = ()
     time_unit: str | None = None
+    """None: told by the size of the times, else assumed (`times`)."""
     delay: tuple[str, ...] = ()
     """Milliseconds from the end of the previous request of the same session."""
     session: tuple[str, ...] = ()
     chat: tuple[str, str] | None = None
     """Fields of a request's own id and of the id that it continues."""
     remark: str = ""
+    """What a reader of the answer should know of such traces."""
 
     def fits(self, fields: Mapping[str, Any]) -> bool:
         return any(all(look_up(fields, path) is not None for path in paths) for paths in self.has)
 
 
-_SESSION = ("session_id", "conversation_id", "chat_id")
+def _one_of(names: str) -> tuple[tuple[str, ...], ...]:
+    return tuple((name,) for name in names.split())
+
+
 BLOCK_SIZE = ("block_size", "hash_id_block_size", "trace_block_size")
 
 FORMS = (
@@ -114,7 +119,7 @@ FORMS = (
         block_size=BLOCK_SIZE,
         time=("timestamp",),
         delay=("delay_ms", "delay"),
-        session=_SESSION,
+        session=("session_id", "conversation_id", "chat_id"),
     ),
     Form(
         name="Azure's LLM inference trace",
@@ -133,26 +138,15 @@ FORMS = (
     ),
     Form(
         name="a conversation dataset (ShareGPT, messages)",
-        has=tuple(
-            (name,)
-            for name in (
-                *(
-                    "conversations",
-                    "conversation",
-                    "messages",
-                    "turns",
-                    "body",
-                    "payload",
-                    "requests.0.prompt",
-                ),
-                *("requests.0.Prompt", "prompt", "prompts", "text", "texts", "text_input", "request_json"),
-            )
+        has=_one_of(
+            "conversations conversation messages turns body payload requests.0.prompt requests.0.Prompt "
+            "prompt prompts text texts text_input request_json"
         ),
         lacks=TEXTS,
     ),
     Form(
         name="a trace with token ids",
-        has=tuple((name,) for name in ("token_ids", "prompt_token_ids", "input_ids")),
+        has=_one_of("token_ids prompt_token_ids input_ids"),
         lacks="has token ids, which are the prompts, in place of block ids: hash them first (`kvlens hash`)",
     ),
     Form(
@@ -162,12 +156,9 @@ FORMS = (
     ),
     Form(
         name="a trace with lengths only",
-        has=tuple(
-            (name,)
-            for name in (
-                *("input_length", "input_tokens", "prompt_tokens", "num_prefill_tokens", "prompt_len"),
-                *("prompt_size", "input_token_length", "ContextTokens", "prompt_length", "input_len"),
-            )
+        has=_one_of(
+            "input_length input_tokens prompt_tokens num_prefill_tokens prompt_len prompt_size "
+            "input_token_length ContextTokens prompt_length input_len"
         ),
         lacks=NO_IDS,
     ),

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pipeline.traces.block_size import FROM_IDS, Counted, bounds, chosen, inferred
 from pipeline.traces.forms import Form
-from pipeline.traces.requests import Read, read_requests
-from pipeline.traces.sessions import Placed, named, seconds_of, unlike_their_turns
+from pipeline.traces.requests import ReadRequest, read_requests
+from pipeline.traces.sessions import named, seconds_of, unlike_their_turns
 from pipeline.traces.times import in_seconds
 from pipeline.traces.trace import BadField, Trace, TraceError, TraceRequest
 
@@ -24,26 +24,22 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
     found = read_requests(path)
     form, read = found.form, found.read
     size, size_from = _block_size(path, form, read, block_size)
-    numbers, times = _times(path, form, read, time_unit or found.time_unit)
-    placed = [
-        Placed(each.where, seconds, each.delay, each.session, each.chat, each.continues)
-        for each, seconds in zip(read, numbers, strict=True)
-    ]
+    stated, times = _times(path, form, read, time_unit or found.time_unit)
     try:
-        seconds = seconds_of(placed)
+        seconds = seconds_of(read, stated)
     except BadField as error:
         raise TraceError(path, "", str(error)) from error
-    sessions, sessions_from = named(placed, [each.ids for each in read], size)
+    sessions, sessions_from = named(read, size)
     requests = [
         TraceRequest(at, each.input_length, each.ids, session)
         for at, each, session in zip(seconds, read, sessions, strict=True)
     ]
     requests.sort(key=attrgetter("seconds"))
-    remarks = tuple(_remarks(form, read, placed, found.left_out, times))
+    remarks = tuple(_remarks(form, read, found.left_out, times))
     return Trace(requests, size, size_from, times, form.name, remarks, sessions_from)
 
 
-def _block_size(path: Path, form: Form, read: Sequence[Read], given: int | None) -> tuple[int, str]:
+def _block_size(path: Path, form: Form, read: Sequence[ReadRequest], given: int | None) -> tuple[int, str]:
     """Return the size and how it is known; what is given or stated must fit every request."""
     counted = [Counted(each.where, each.input_length, len(each.ids)) for each in read if each.ids]
     size, size_from = given, "--block-size"
@@ -81,7 +77,7 @@ def _block_size(path: Path, form: Form, read: Sequence[Read], given: int | None)
 
 
 def _times(
-    path: Path, form: Form, read: Sequence[Read], asked: str | None
+    path: Path, form: Form, read: Sequence[ReadRequest], asked: str | None
 ) -> tuple[list[float | None], str | None]:
     """Return the times in seconds, None where a request has none, and their unit and how it is known."""
     timed = [(number, each.time) for number, each in enumerate(read) if each.time is not None]
@@ -99,9 +95,7 @@ def _times(
     return seconds, unit
 
 
-def _remarks(
-    form: Form, read: Sequence[Read], placed: Sequence[Placed], left_out: int, times: str | None
-) -> Iterator[str]:
+def _remarks(form: Form, read: Sequence[ReadRequest], left_out: int, times: str | None) -> Iterator[str]:
     """Yield what the file lacks, and what is assumed instead."""
     if form.remark:
         yield form.remark
@@ -111,7 +105,7 @@ def _remarks(
         yield "It has no times: requests are played in the order of the file."
     if any(each.time is None and each.delay is not None for each in read):
         yield "Turns without a time come their delay after the turn before, which takes no time here."
-    if form.session and unlike_their_turns(placed, [each.ids for each in read]):
+    if form.session and unlike_their_turns(read):
         yield (
             "No turn of a session begins with the block that the turn before began with: if lines hold only "
             "what is new (Dynamo's mooncake-delta), the hits are too low."

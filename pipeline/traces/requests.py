@@ -17,7 +17,7 @@ from pipeline.traces.trace import BadField, HashId, TraceError
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadRequest:
     """A request as the file has it."""
 
     where: str
@@ -26,6 +26,7 @@ class Read:
     block_size: int | None
     time: float | datetime | None
     delay: float | None
+    """Seconds after the previous request of its session."""
     session: str
     chat: str
     continues: str
@@ -36,7 +37,7 @@ class Requests:
     """What a file holds, in its order."""
 
     form: Form
-    read: list[Read]
+    read: list[ReadRequest]
     left_out: int
     """Objects that are no requests."""
     time_unit: str | None
@@ -47,7 +48,7 @@ def read_requests(path: Path) -> Requests:
     """Return the requests, with the fields that the header has for all. Raises TraceError and OSError."""
     form: Form | None = None
     header: dict[str, Any] = {}
-    read: list[Read] = []
+    read: list[ReadRequest] = []
     left_out = 0
     for row in (each for outer in rows(path) for each in unwrapped(outer)):
         if form is None:
@@ -85,7 +86,7 @@ def _known(path: Path, row: Row) -> Form:
     return form
 
 
-def _request(row: Row, form: Form) -> Read:
+def _request(row: Row, form: Form) -> ReadRequest:
     fields = row.fields
     name, length = first_of(fields, form.input_length)
     input_length = tokens(length, name)
@@ -96,15 +97,16 @@ def _request(row: Row, form: Form) -> Read:
     if row.scope:
         of_row = tuple(f"{row.scope}/{each}" for each in of_row)
     name, stated = first_of(fields, form.block_size)
+    block_size = None if stated is None else tokens(stated, name)
+    if block_size == 0:
+        raise BadField(f"{name} is 0")
     name_of_time, time = first_of(fields, form.time)
     name_of_delay, delay = first_of(fields, form.delay)
-    if stated is not None and tokens(stated, name) == 0:
-        raise BadField(f"{name} is 0")
-    return Read(
+    return ReadRequest(
         row.where,
         input_length,
         of_row,
-        None if stated is None else tokens(stated, name),
+        block_size,
         None if time is None else moment(time, name_of_time),
         None if delay is None else _milliseconds(delay, name_of_delay),
         _text(first_of(fields, form.session)[1]),

@@ -55,33 +55,22 @@ def _json_rows(path: Path, text: TextIO, line: list[int]) -> Iterator[Row]:
         except msgspec.DecodeError:
             if not first:
                 raise
-            yield from _document(path, content, text)
+            # It may be one document over several lines.
+            document = decode(content + text.read())
+            yield from _objects(path, "line 1", document, may_be_list=True)
             return
-        if first and isinstance(value, list):
-            yield from _elements(path, value)
-        else:
-            yield Row(f"line {line[0]}", _object(path, f"line {line[0]}", value))
+        yield from _objects(path, f"line {line[0]}", value, may_be_list=first)
         first = False
 
 
-def _document(path: Path, begun: str, rest: TextIO) -> Iterator[Row]:
-    """Yield the objects of a file that is one JSON document over several lines."""
-    value = msgspec.json.decode(begun + rest.read())
-    if isinstance(value, list):
-        yield from _elements(path, value)
+def _objects(path: Path, where: str, value: Any, *, may_be_list: bool) -> Iterator[Row]:
+    if may_be_list and isinstance(value, list):
+        for number, element in enumerate(value, 1):
+            yield from _objects(path, f"element {number}", element, may_be_list=False)
+    elif isinstance(value, dict):
+        yield Row(where, value)
     else:
-        yield Row("line 1", _object(path, "line 1", value))
-
-
-def _elements(path: Path, values: list[Any]) -> Iterator[Row]:
-    for number, value in enumerate(values, 1):
-        yield Row(f"element {number}", _object(path, f"element {number}", value))
-
-
-def _object(path: Path, where: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
         raise TraceError(path, where, "not a trace request: not an object")
-    return value
 
 
 def _csv_rows(text: TextIO, line: list[int]) -> Iterator[Row]:

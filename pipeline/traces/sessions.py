@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pipeline.traces.requests import ReadRequest
 from pipeline.traces.trace import BadField, HashId
 
 _SHARED_TOKENS = 512
@@ -12,26 +12,15 @@ _SHARED_TOKENS = 512
 _NONE = ("", "-1")
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """The place of a request in its trace."""
+def seconds_of(read: Sequence[ReadRequest], times: Sequence[float | None]) -> list[float]:
+    """Return when each begins, by its time in seconds or its delay; 0 for all where nothing has either.
 
-    where: str
-    seconds: float | None
-    delay: float | None
-    """Seconds after the previous request of its session."""
-    session: str
-    chat: str
-    continues: str
-
-
-def seconds_of(placed: Sequence[Placed]) -> list[float]:
-    """Return when each begins, seconds; 0 for all where nothing has a time. Raises BadField."""
-    timeless = all(each.seconds is None and each.delay is None for each in placed)
+    Raises BadField.
+    """
+    timeless = all(each.time is None and each.delay is None for each in read)
     last: dict[str, float] = {}
     found: list[float] = []
-    for each in placed:
-        at = each.seconds
+    for each, at in zip(read, times, strict=True):
         if at is None:
             if not (timeless or each.session):
                 raise BadField(f"{each.where} has no time, as others have")
@@ -42,17 +31,15 @@ def seconds_of(placed: Sequence[Placed]) -> list[float]:
     return found
 
 
-def named(
-    placed: Sequence[Placed], ids: Sequence[tuple[HashId, ...]], block_size: int
-) -> tuple[list[str], str]:
+def named(read: Sequence[ReadRequest], block_size: int) -> tuple[list[str], str]:
     """Return the session of each request, and how it is known."""
-    if any(each.chat for each in placed):
-        before = {each.chat: each.continues for each in placed}
-        return [_root(each.chat, before) for each in placed], "chat ids"
+    if any(each.chat for each in read):
+        before = {each.chat: each.continues for each in read}
+        return [_root(each.chat, before) for each in read], "chat ids"
     shared = -(-_SHARED_TOKENS // block_size)
-    behind = [str(of_one[: shared + 1][-1:]) for of_one in ids]
-    if any(each.session for each in placed):
-        return [each.session or other for each, other in zip(placed, behind, strict=True)], "session ids"
+    behind = [str(each.ids[: shared + 1][-1:]) for each in read]
+    if any(each.session for each in read):
+        return [each.session or other for each, other in zip(read, behind, strict=True)], "session ids"
     return behind, f"the block behind the first {_SHARED_TOKENS} tokens, as the trace names no sessions"
 
 
@@ -65,15 +52,15 @@ def _root(chat: str, before: dict[str, str]) -> str:
     return chat
 
 
-def unlike_their_turns(placed: Sequence[Placed], ids: Sequence[tuple[HashId, ...]]) -> bool:
+def unlike_their_turns(read: Sequence[ReadRequest]) -> bool:
     """Return whether sessions have later turns, of which none begins with the block of the turn before."""
     first: dict[str, HashId] = {}
     later = 0
-    for each, of_one in zip(placed, ids, strict=True):
-        if each.session and of_one:
+    for each in read:
+        if each.session and each.ids:
             if each.session in first:
                 later += 1
-                if first[each.session] == of_one[0]:
+                if first[each.session] == each.ids[0]:
                     return False
-            first[each.session] = of_one[0]
+            first[each.session] = each.ids[0]
     return later > 0
