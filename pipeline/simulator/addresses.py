@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import zmq
-
-from pipeline.simulator.config_file import ReplicaAddress
-from pipeline.simulator.publisher import Publisher, PublisherSettings
-from pipeline.simulator.wire.eras import Era
-from pipeline.simulator.wire.hashing import HashForm
-
 
 @dataclass(frozen=True, slots=True)
 class AddressPlan:
@@ -41,54 +34,3 @@ class AddressPlan:
             )
         offset = number * dp_ranks
         return f"tcp://{self.host}:{self.base_port + offset}", f"tcp://{self.host}:{replay_base + offset}"
-
-
-def opened_publisher(
-    plan: AddressPlan,
-    context: zmq.Context[zmq.Socket[bytes]],
-    era: Era,
-    rank: tuple[int, int],
-    fleet: tuple[int, int],
-    topic: str = "",
-    lossless: bool = False,
-) -> Publisher:
-    """Open the sockets of `rank` = (replica, DP rank) in a fleet of (replicas, ranks each)."""
-    endpoint, replay_endpoint = plan.endpoints(rank[0], *fleet)
-    return Publisher(
-        PublisherSettings(
-            endpoint,
-            replay_endpoint,
-            rank[1],
-            topic,
-            replay_frames=era.replay_frames,
-            lossless=lossless,
-        ),
-        context,
-    )
-
-
-def replica_address(
-    name: str,
-    model: str,
-    publisher: Publisher,
-    metrics_url: str | None,
-    dp_ranks: int,
-    hash_scheme: str,
-    role: str | None = None,
-) -> ReplicaAddress:
-    """Describe a replica by the sockets of its rank 0."""
-    return ReplicaAddress(
-        name,
-        model,
-        publisher.endpoint,
-        publisher.replay_endpoint,
-        metrics_url,
-        dp_ranks,
-        hash_scheme,
-        role=role,
-    )
-
-
-def hash_scheme(era: Era, form: HashForm, block_size: int) -> str:
-    """Return the name of the hash scheme; the GPU's integers compare, whatever form the CPU tier uses."""
-    return f"{era.engine}-sha256-{'uint64' if form == 'mixed' else form}-{block_size}"
