@@ -115,27 +115,27 @@ def exposition(model: str, ranks: list[EngineFigures]) -> str:
 
 def _of_prompts(model: str, ranks: list[EngineFigures]) -> Iterator[str]:
     """Yield the lines of the counters by source, as vLLM has them since 0.32."""
-    told = [(rank, rank.prompts) for rank in ranks if rank.prompts is not None]
+    counted = [(rank, rank.prompts) for rank in ranks if rank.prompts is not None]
     by_source = {
         "vllm:prompt_tokens_by_source_total": {
-            "local_compute": [each.computed for _, each in told],
-            "local_cache_hit": [each.hit for _, each in told],
-            "external_kv_transfer": [each.reloaded + each.pulled for _, each in told],
+            "local_compute": [each.computed for _, each in counted],
+            "local_cache_hit": [each.hit for _, each in counted],
+            "external_kv_transfer": [each.reloaded + each.pulled for _, each in counted],
         },
         "vllm:prompt_tokens_cached_by_source_total": {
-            "device": [each.hit for _, each in told],
-            "host": [each.reloaded for _, each in told],
-            "p2p": [each.pulled for _, each in told],
+            "device": [each.hit for _, each in counted],
+            "host": [each.reloaded for _, each in counted],
+            "p2p": [each.pulled for _, each in counted],
         },
     }
     for name, sources in by_source.items():
         yield from (f"# HELP {name} Number of prompt tokens by source.", f"# TYPE {name} counter")
         for source, figures in sources.items():
-            for (rank, _), figure in zip(told, figures, strict=True):
+            for (rank, _), figure in zip(counted, figures, strict=True):
                 yield f'{name}{_labels(model, rank)[:-1]},source="{source}"}} {float(figure)}'
     name = "vllm:generation_tokens_total"
     yield from (f"# HELP {name} Number of generation tokens processed.", f"# TYPE {name} counter")
-    yield from (f"{name}{_labels(model, rank)} {float(each.generated)}" for rank, each in told)
+    yield from (f"{name}{_labels(model, rank)} {float(each.generated)}" for rank, each in counted)
 
 
 def _labels(model: str, rank: EngineFigures) -> str:

@@ -120,8 +120,7 @@ class Publisher:
 
     def publish(self, payload: bytes) -> int:
         """Send one batch and keep it for replay; return its sequence number."""
-        number = self._sequence
-        self._sequence += 1
+        number = self.skip()
         sequence = number.to_bytes(8, "big")
         with self._lock:
             self._buffer.append((sequence, payload))

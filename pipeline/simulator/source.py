@@ -35,7 +35,7 @@ class Source:
         self.publisher = publisher
         self._keep_checkpoints = checkpoints
         self._snapshot_sequences = snapshot_sequences
-        self._past_lives: list[dict[str, Any]] = []
+        self._past_sessions: list[dict[str, Any]] = []
         self._to_lose = 0
         self._begin(settings)
 
@@ -74,7 +74,7 @@ class Source:
 
     def restart(self, hash_seed: str | None = None) -> None:
         """Begin a new engine session: empty cache, sequence 0, and another hash seed if given."""
-        self._past_lives.append(self._life())
+        self._past_sessions.append(self._session())
         self.publisher.restart()
         settings = self.engine.settings
         self._begin(settings if hash_seed is None else replace(settings, hash_seed=hash_seed))
@@ -87,11 +87,11 @@ class Source:
             "era": self.era.name,
             "hash_form": self.hash_form,
             "checkpoint_columns": CHECKPOINT_COLUMNS,
-            "lives": [*self._past_lives, self._life()],
+            "lives": [*self._past_sessions, self._session()],
         }
 
     def _state(self) -> dict[str, Any]:
         return engine_truth(self.engine, self.hash_form, self.publisher.last_sequence)
 
-    def _life(self) -> dict[str, Any]:
+    def _session(self) -> dict[str, Any]:
         return {**self._state(), "checkpoints": self._checkpoints, "snapshots": self._snapshots}

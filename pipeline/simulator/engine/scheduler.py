@@ -152,7 +152,7 @@ class Engine:
         preemptions = self.counters.preemptions
         budget = self._schedule_running(self.settings.step_tokens)
         if self.counters.preemptions == preemptions:
-            self._take_pulled()
+            self._run_pulled()
             self._admit(budget)
         self._offload(arriving)
         self._advance()
@@ -326,7 +326,7 @@ class Engine:
         sequence.blocks = hits
         sequence.cached = len(hits[0])
 
-    def _take_pulled(self) -> None:
+    def _run_pulled(self) -> None:
         """Run the requests whose prompts have arrived; their last token is computed once more."""
         while self._pulling and self._pulling[0][0] <= self._steps:
             _, sequence = self._pulling.popleft()

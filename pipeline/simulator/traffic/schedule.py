@@ -10,6 +10,7 @@ from connectors.process.errors import DataError
 from pipeline.simulator.traffic.routing import ROUTINGS, Routing
 
 Loss = Literal["drop", "lose"]
+"""`drop`: lost on the wire; `lose`: never encoded, so that only its number is used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The next `batches` of rank 0 do not arrive: `drop` keeps them for replay, `lose` does not."""
+    """The next `batches` of rank 0 do not arrive; after `drop` replay still has them."""
 
     replica: int
     batches: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -48,18 +49,7 @@ def _blocks(event: Stored) -> Iterable[Stored]:
     parents = (event.parent, *event.digests[:-1]) if event.medium == "gpu" else (None,) * len(event.digests)
     for i, (digest, parent) in enumerate(zip(event.digests, parents, strict=True)):
         tokens = event.tokens[i * size : (i + 1) * size]
-        yield Stored(
-            (digest,),
-            parent,
-            tokens,
-            size,
-            event.medium,
-            event.group,
-            event.spec_kind,
-            event.lora_id,
-            event.lora_name,
-            event.session,
-        )
+        yield replace(event, digests=(digest,), parent=parent, tokens=tokens)
 
 
 def _wired_stored(era: Era, form: HashForm, event: Stored) -> Any:
