@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pipeline.doctor.facts import EngineFacts, Facts, SourceId
-from pipeline.doctor.finding import Finding, Severity
-from pipeline.doctor.naming import first, names, source_name
+from pipeline.doctor.finding import Finding
+from pipeline.doctor.naming import of_sources
 
 USAGE_MARGIN = 0.25
 """Share of the capacity by which usage may exceed what is held: the last block of each running request is in
@@ -20,70 +20,44 @@ def engine_findings(facts: Facts) -> Iterator[Finding]:
     """Yield what is impossible, or unlikely, if both the engine's page and our tables are right."""
     sources = [source for source in facts.sources() if source in facts.store.engines]
     health = facts.store.health
-    yield from _finding(
-        facts,
-        # Of the others, the worker itself reports this, as drift.
-        [source for source in sources if source not in health or not health[source].drift_blocks],
-        _above_capacity,
+    # Of the others, the worker itself reports this, as drift.
+    without_drift = [source for source in sources if source not in health or not health[source].drift_blocks]
+
+    def where(check: Callable[[EngineFacts], str | None], among: Iterable[SourceId]) -> dict[SourceId, str]:
+        checked = ((source, check(facts.store.engines[source])) for source in among)
+        return {source: figures for source, figures in checked if figures is not None}
+
+    yield from of_sources(
         "resident-above-capacity",
         "problem",
-        "the tables hold more blocks than the engine's metrics page says that it has: ",
+        "the tables hold more blocks than the engine's metrics page says that it has",
         "does metrics_url point to the same engine as endpoint? Otherwise as for drift: do not trust the "
         "occupancy until a clear or a restart",
+        where(_above_capacity, without_drift),
     )
-    yield from _finding(
-        facts,
-        sources,
-        _below_usage,
+    yield from of_sources(
         "resident-below-usage",
         "problem",
-        "running requests alone use more blocks than the tables hold: ",
+        "running requests alone use more blocks than the tables hold",
         "does metrics_url point to the same engine as endpoint, and is prefix caching on? Otherwise stores "
         "are missing: `kvlens verify` shows whether the log has them; a clear or a restart of the engine "
         "makes the tables complete",
+        where(_below_usage, sources),
     )
-    yield from _finding(
-        facts,
-        sources,
-        _hits_above_queries,
+    yield from of_sources(
         "hits-above-queries",
         "problem",
-        "the engine says it found more tokens than it looked up: ",
+        "the engine says it found more tokens than it looked up",
         "does metrics_url point to one engine, and not to a load balancer or a sum over several?",
+        where(_hits_above_queries, sources),
     )
-    yield from _finding(
-        facts,
-        sources,
-        _stored_too_little,
+    yield from of_sources(
         "stored-below-computed",
         "note",
-        "the engine computed far more prompt tokens in the last hour than its events stored: ",
+        "the engine computed far more prompt tokens in the last hour than its events stored",
         "normal if prompts are shorter than a block; otherwise stores are missing: `kvlens verify`",
+        where(_stored_too_little, sources),
     )
-
-
-def _finding(
-    facts: Facts,
-    sources: list[SourceId],
-    check: Callable[[EngineFacts], str | None],
-    code: str,
-    severity: Severity,
-    message: str,
-    remedy: str,
-) -> Iterator[Finding]:
-    found: dict[SourceId, str] = {}
-    for source in sources:
-        if (figures := check(facts.store.engines[source])) is not None:
-            found[source] = figures
-    if found:
-        details = "; ".join(f"{source_name(source)} {figures}" for source, figures in first(found))
-        yield Finding(
-            code,
-            severity,
-            message + details,
-            remedy,
-            names(found),
-        )
 
 
 def _above_capacity(engine: EngineFacts) -> str | None:

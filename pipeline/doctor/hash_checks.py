@@ -17,10 +17,10 @@ _SAME_CONTENT = "give all engines the same block size and all connectors the sam
 def hash_findings(facts: Facts) -> Iterator[Finding]:
     """Yield hash domains whose living sources cannot, or may not, hash alike."""
     domains: dict[str, list[tuple[str, LifeFacts]]] = {}
-    for (replica, rank), life in sorted(facts.store.lives.items()):
+    for source, life in sorted(facts.store.lives.items()):
         # Blocks of equal content have one content hash, whatever the engine.
         if life.closed_at is None and not _is_of_content(life):
-            domains.setdefault(life.hash_domain, []).append((f"{replica}/{rank}", life))
+            domains.setdefault(life.hash_domain, []).append((source_name(source), life))
     for domain, members in domains.items():
         engines = sorted({life.engine for _, life in members if life.engine})
         eras = sorted({life.wire_era for _, life in members if life.wire_era})

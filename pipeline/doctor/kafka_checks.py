@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pipeline.doctor.facts import Facts, GroupFacts, KafkaFacts, ReportsFacts, TopicFacts
 from pipeline.doctor.finding import Finding
+from pipeline.doctor.naming import partitions
 from pipeline.doctor.replication_checks import replication_findings
 from pipeline.errors import COMPUTE_AGAIN
 
@@ -64,7 +65,7 @@ def _reports(reports: ReportsFacts) -> Iterator[Finding]:
             f"{sum(late.values()):,} records of {reports.topic} that are older than a minute are not read by "
             f"{reports.group}",
             "start `kvlens connect` with shard 0; if it runs, its log says why it does not read this topic",
-            tuple(f"partition {number}" for number in sorted(late)),
+            partitions(late),
         )
 
 
@@ -167,7 +168,7 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
             f"{group.waiting_in_words()} records of {group.topic} wait for {group.name}",
             "if the number keeps growing, run more workers (up to the number of partitions) or find "
             "what slows them",
-            tuple(f"partition {number}" for number in sorted(behind)),
+            partitions(behind),
         )
     # A partition that was idle is saved when its first record waits; a new one was never saved before.
     ages = {
@@ -175,12 +176,12 @@ def _group(group: GroupFacts, at: float) -> Iterator[Finding]:
         for number, count in group.waiting.items()
         if count and (times := [of[number] for of in (group.saved_at, group.waiting_since) if number in of])
     }
-    late = sorted(number for number, age in ages.items() if age > CHECKPOINT_SECONDS)
+    late = {number: age for number, age in ages.items() if age > CHECKPOINT_SECONDS}
     if late and not group.rare_checkpoints:
         yield Finding(
             "checkpoint-old",
             "problem",
-            f"records wait, but {group.name} has saved none for {max(ages[number] for number in late):.0f} s",
+            f"records wait, but {group.name} has saved none for {max(late.values()):.0f} s",
             "look at the worker's log: ClickHouse may be away, or the worker makes no progress",
-            tuple(f"partition {number}" for number in late),
+            partitions(late),
         )

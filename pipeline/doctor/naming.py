@@ -1,17 +1,15 @@
-"""How findings name sources and times. Pure."""
+"""How findings name sources, partitions and times. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
-from typing import TypeVar
 
 from pipeline.doctor.facts import SourceId
+from pipeline.doctor.finding import Finding, Severity
 
 NAMED = 3
 """Sources whose figures a message spells out; `subjects` has all."""
-
-_Figures = TypeVar("_Figures")
 
 
 def source_name(source: SourceId) -> str:
@@ -24,9 +22,18 @@ def names(sources: Iterable[SourceId]) -> tuple[str, ...]:
     return tuple(map(source_name, sources))
 
 
-def first(found: Mapping[SourceId, _Figures]) -> list[tuple[SourceId, _Figures]]:
-    """Return the sources that a message spells out, and their figures."""
-    return list(found.items())[:NAMED]
+def partitions(numbers: Iterable[int]) -> tuple[str, ...]:
+    """Return what partitions are called, in their order."""
+    return tuple(f"partition {number}" for number in sorted(numbers))
+
+
+def of_sources(
+    code: str, severity: Severity, message: str, remedy: str, found: Mapping[SourceId, str]
+) -> Iterator[Finding]:
+    """Yield the finding about sources, if any were found; behind `message` it says what of the first ones."""
+    if found:
+        first = [filter(None, (source_name(source), what)) for source, what in found.items()][:NAMED]
+        yield Finding(code, severity, f"{message}: {'; '.join(map(' '.join, first))}", remedy, names(found))
 
 
 def clock(at: float | None) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from pipeline.doctor.facts import Facts, SourceId
 from pipeline.doctor.finding import Finding, Severity
-from pipeline.doctor.naming import first, names, source_name
+from pipeline.doctor.naming import of_sources
 from schemas.reasons import Remark
 
 
@@ -94,31 +94,14 @@ def remark_findings(facts: Facts) -> Iterator[Finding]:
     """Yield one finding for each kind of remark that a living source has."""
     lives = facts.store.lives
     for reason, trouble in _TROUBLES.items():
-        found: dict[SourceId, list[str]] = {}
-        over: dict[SourceId, list[str]] = {}
+        found: dict[SourceId, str] = {}
+        over: dict[SourceId, str] = {}
         for source in facts.sources():
             if source in lives and lives[source].closed_at is None:
                 ended = trouble.over and lives[source].trust != "degraded"
-                for remark in lives[source].remarks:
-                    name, _, about = remark.partition(":")
-                    if name == reason:
-                        (over if ended else found).setdefault(source, []).append(about)
-        if found:
-            yield _finding(trouble, trouble.severity, trouble.message, found)
-        if over:
-            yield _finding(trouble, "note", trouble.over, over)
-
-
-def _finding(
-    trouble: _Trouble, severity: Severity, message: str, found: Mapping[SourceId, list[str]]
-) -> Finding:
-    details = "; ".join(
-        " ".join([source_name(source), *filter(None, abouts)]) for source, abouts in first(found)
-    )
-    return Finding(
-        trouble.code,
-        severity,
-        f"{message}: {details}",
-        trouble.remedy,
-        names(found),
-    )
+                remarks = [remark.partition(":") for remark in lives[source].remarks]
+                abouts = [about for name, _, about in remarks if name == reason]
+                if abouts:
+                    (over if ended else found)[source] = " ".join(filter(None, abouts))
+        yield from of_sources(trouble.code, trouble.severity, trouble.message, trouble.remedy, found)
+        yield from of_sources(trouble.code, "note", trouble.over, trouble.remedy, over)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from pipeline.doctor.facts import Facts, HealthFacts, SourceId
-from pipeline.doctor.finding import Finding, Severity
-from pipeline.doctor.naming import clock, first, names, source_name
+from pipeline.doctor.finding import Finding
+from pipeline.doctor.naming import clock, names, of_sources
 from schemas.metrics import Connector
 
 SILENT_SECONDS = 45.0
@@ -60,133 +61,121 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
                 "does `kvlens connect` run with them, and does Kafka take its records?",
                 names(mute),
             )
-    for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _noticed, _unrecognised):
+    for check in (_disconnected, _degraded, _drifting, _undecodable, _late, _replayed, _unrecognised):
         yield from check(facts, sources)
     yield from _contested(facts, sources)
     yield from _fallen(facts, sources)
 
 
 def _where(
-    facts: Facts, sources: list[SourceId], wrong: Callable[[HealthFacts], bool]
-) -> dict[SourceId, HealthFacts]:
+    facts: Facts,
+    sources: list[SourceId],
+    wrong: Callable[[HealthFacts], bool],
+    said: Callable[[HealthFacts], str],
+) -> dict[SourceId, str]:
+    """Return what is `said` of the sources whose newest row is `wrong`."""
     health = facts.store.health
-    return {source: health[source] for source in sources if source in health and wrong(health[source])}
+    return {source: said(health[source]) for source in sources if source in health and wrong(health[source])}
 
 
 def _disconnected(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    found = _where(facts, sources, lambda row: not row.connected)
-    if found:
-        yield Finding(
-            "source-disconnected",
-            "problem",
-            "not connected: " + "; ".join(_last_batch(source, row) for source, row in first(found)),
-            "does the engine run? Is its endpoint right (rank r on port + r)? Is the network open? After "
-            "connector.silent_seconds its blocks leave the fleet",
-            names(found),
-        )
+    return of_sources(
+        "source-disconnected",
+        "problem",
+        "not connected",
+        "does the engine run? Is its endpoint right (rank r on port + r)? Is the network open? After "
+        "connector.silent_seconds its blocks leave the fleet",
+        _where(facts, sources, lambda row: not row.connected, _last_batch),
+    )
 
 
 def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
     lives, health = facts.store.lives, facts.store.health
-    cases: tuple[tuple[str, Severity, str], ...] = (
-        ("degraded", "problem", "trust-degraded"),
-        ("partial", "note", "trust-partial"),
-    )
-    for trust, severity, code in cases:
-        found = {
-            source: lives[source]
-            for source in sources
-            if source in lives and lives[source].trust == trust and lives[source].closed_at is None
-        }
-        if not found:
-            continue
-        details = []
-        for source, life in first(found):
-            row = health.get(source)
+    found: defaultdict[str, dict[SourceId, str]] = defaultdict(dict)
+    for source in sources:
+        life, row = lives.get(source), health.get(source)
+        if life is not None and life.closed_at is None:
             lost = f", {row.lost_batches} batches lost in the last hour" if row and row.lost_batches else ""
-            details.append(f"{source_name(source)} since {clock(life.trust_since)}{lost}")
-        if trust == "degraded":
-            message = (
-                "batches or events are missing or contradict each other, figures may be wrong: "
-                + "; ".join(details)
-            )
-            remedy = (
-                "find out why they were lost; only clearing the engine's cache or restarting it "
-                "repairs the figures"
-            )
-        else:
-            message = (
-                "kvlens started after the engine, or a storage holds what came before it, so older blocks "
-                "are unknown: " + "; ".join(details)
-            )
-            remedy = ""
-        yield Finding(code, severity, message, remedy, names(found))
+            found[life.trust][source] = f"since {clock(life.trust_since)}{lost}"
+    yield from of_sources(
+        "trust-degraded",
+        "problem",
+        "batches or events are missing or contradict each other, figures may be wrong",
+        "find out why they were lost; only clearing the engine's cache or restarting it repairs the figures",
+        found["degraded"],
+    )
+    yield from of_sources(
+        "trust-partial",
+        "note",
+        "kvlens started after the engine, or a storage holds what came before it, so older blocks are "
+        "unknown",
+        "",
+        found["partial"],
+    )
 
 
 def _drifting(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    found = _where(facts, sources, lambda row: row.drift_blocks > 0)
-    if found:
-        yield Finding(
-            "drift",
-            "problem",
-            "more blocks resident than the engine has: "
-            + "; ".join(
-                f"{source_name(source)} {row.drift_blocks} too many since {clock(row.drift_since)}"
-                for source, row in first(found)
-            ),
-            "the engine lost removals before it numbered them, or requests ask it to announce blocks again "
-            "(kv_cache_report_mode=full: copies with worker.reannounced = off); do not trust their occupancy "
-            "until a clear or a restart",
-            names(found),
-        )
+    return of_sources(
+        "drift",
+        "problem",
+        "more blocks resident than the engine has",
+        "the engine lost removals before it numbered them, or requests ask it to announce blocks again "
+        "(kv_cache_report_mode=full: copies with worker.reannounced = off); do not trust their occupancy "
+        "until a clear or a restart",
+        _where(
+            facts,
+            sources,
+            lambda row: row.drift_blocks > 0,
+            lambda row: f"{row.drift_blocks} too many since {clock(row.drift_since)}",
+        ),
+    )
 
 
 def _undecodable(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    found = _where(facts, sources, lambda row: row.undecodable_events > 0)
-    if found:
-        yield Finding(
-            "undecodable",
-            "problem",
-            "events in the last hour that nobody understood: "
-            + "; ".join(f"{source_name(source)} {row.undecodable_events}" for source, row in first(found)),
-            f"the connector's log and {Connector.undecodable.name} say why",
-            names(found),
-        )
+    return of_sources(
+        "undecodable",
+        "problem",
+        "events in the last hour that nobody understood",
+        f"the connector's log and {Connector.undecodable.name} say why",
+        _where(
+            facts, sources, lambda row: row.undecodable_events > 0, lambda row: f"{row.undecodable_events}"
+        ),
+    )
 
 
 def _late(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    found = _where(facts, sources, lambda row: row.lag_seconds > LAG_SECONDS)
-    if found:
-        yield Finding(
-            "source-late",
-            "note",
-            "batches came late in the last hour, or clocks differ: "
-            + "; ".join(
-                f"{source_name(source)} up to {row.lag_seconds:.0f} s" for source, row in first(found)
-            ),
-            "",
-            names(found),
-        )
+    return of_sources(
+        "source-late",
+        "note",
+        "batches came late in the last hour, or clocks differ",
+        "",
+        _where(
+            facts,
+            sources,
+            lambda row: row.lag_seconds > LAG_SECONDS,
+            lambda row: f"up to {row.lag_seconds:.0f} s",
+        ),
+    )
 
 
-def _noticed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    found = _where(facts, sources, lambda row: row.gap_batches > row.lost_batches)
-    if found:
-        yield Finding(
-            "gaps-filled",
-            "note",
-            "batches in the last hour that did not come live and that a replay brought: "
-            + "; ".join(
-                f"{source_name(source)} {row.gap_batches - row.lost_batches}" for source, row in first(found)
-            ),
-            "",
-            names(found),
-        )
+def _replayed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
+    return of_sources(
+        "gaps-filled",
+        "note",
+        "batches in the last hour that did not come live and that a replay brought",
+        "",
+        _where(
+            facts,
+            sources,
+            lambda row: row.gap_batches > row.lost_batches,
+            lambda row: f"{row.gap_batches - row.lost_batches}",
+        ),
+    )
 
 
 def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
     found = {
-        source: life
+        source: life.wire_era
         for source, life in facts.store.lives.items()
         if source in sources
         and life.closed_at is None
@@ -194,17 +183,15 @@ def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         and not life.engine
         and life.last_seq >= LOOKED_AT
     }
-    if found:
-        yield Finding(
-            "engine-unknown",
-            "note",
-            "nothing that these publish says which engine it is; each store counts as a copy, each removal "
-            "as the end of one: "
-            + "; ".join(f"{source_name(source)} {life.wire_era}" for source, life in first(found)),
-            "nothing for vLLM before 0.10 and SGLang before 0.5.9; of others see what they announce "
-            "(docs/engines.md#publishers-that-nobody-knows)",
-            names(found),
-        )
+    return of_sources(
+        "engine-unknown",
+        "note",
+        "nothing that these publish says which engine it is; each store counts as a copy, each removal as "
+        "the end of one",
+        "nothing for vLLM before 0.10 and SGLang before 0.5.9; of others see what they announce "
+        "(docs/engines.md#publishers-that-nobody-knows)",
+        found,
+    )
 
 
 def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
@@ -246,6 +233,5 @@ def _fallen(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         )
 
 
-def _last_batch(source: SourceId, row: HealthFacts) -> str:
-    heard = "never heard" if row.last_batch_at is None else f"last batch {clock(row.last_batch_at)}"
-    return f"{source_name(source)} {heard}"
+def _last_batch(row: HealthFacts) -> str:
+    return "never heard" if row.last_batch_at is None else f"last batch {clock(row.last_batch_at)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pipeline.doctor.facts import Facts, SourceId, StoreFacts
 from pipeline.doctor.finding import Finding
-from pipeline.doctor.naming import clock, first, names, source_name
+from pipeline.doctor.naming import clock, of_sources, source_name
 
 STALE_SECONDS = 60.0
 """Rows follow their events within a few seconds."""
@@ -109,25 +109,21 @@ def _lost(facts: Facts) -> Iterator[Finding]:
         for number, count in group.waiting.items()
     }
     lost = {
-        source: position.settled
+        source: f"published to {position.settled[1]}, tables to {_shown(facts, source)[1]}"
         for source, position in sorted(kafka.positions.items())
         if position.settled is not None
         and facts.at - position.told_at <= POSITION_SECONDS
         and waiting.get(position.partition) == 0
         and _shown(facts, source) < position.settled
     }
-    if lost and not store.unanswered and not store.migrations_missing:
-        said = "; ".join(
-            f"{source_name(source)} published to {settled[1]}, tables to {_shown(facts, source)[1]}"
-            for source, settled in first(lost)
-        )
-        yield Finding(
+    if not store.unanswered and not store.migrations_missing:
+        yield from of_sources(
             "records-lost",
             "problem",
-            f"batches were published, no record waits, and the tables do not have them: {said}",
+            "batches were published, no record waits, and the tables do not have them",
             "retention removed records before a worker read them: raise retention.ms of the events topic, or "
             "run more workers; only clearing the engine's cache or restarting it repairs the figures",
-            names(lost),
+            lost,
         )
 
 

@@ -7,28 +7,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from connectors.kafka.encoding import JSON, UNDECODABLE
+from connectors.kafka.encoding import UNDECODABLE
 from pipeline.doctor.facts import LogFacts, PositionFacts, SetAsideFacts, SourceId
+from pipeline.kafka.decoding import outline_of
 from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.positions import PositionRecord
 from schemas.set_aside import SetAsideRecord
-from schemas.wire_prefix import json_decoder
 
 SETTLE_SECONDS = 20.0
 """The tables show a record by then: a checkpoint takes seconds, also when ClickHouse is slow."""
 
 
-class _Head(msgspec.Struct):
-    """The fields needed of an events record; its batches are skipped."""
-
-    replica: str
-    dp_rank: int
-    incarnation: int
-    last_seq: int | None = None
-
-
-_from_msgpack = msgspec.msgpack.Decoder(_Head).decode
-_from_json = json_decoder(_Head)
 _set_aside = msgspec.msgpack.Decoder(SetAsideRecord).decode
 _topics = msgspec.msgpack.Decoder(StateTopics).decode
 _position = msgspec.msgpack.Decoder(PositionRecord).decode
@@ -53,10 +42,8 @@ class LogReader:
     def event(self, value: bytes | None, headers: Iterable[tuple[str, bytes]], at: float) -> None:
         """Take a record of the events topic; what cannot be decoded is the worker's to count."""
         self.newest_record_at = max(at, self.newest_record_at or 0.0)
-        decode = _from_json if ("content-type", JSON) in headers else _from_msgpack
-        try:
-            head = decode(value or b"")
-        except UNDECODABLE:
+        head = outline_of(value, headers)
+        if head is None:
             return
         source = (head.replica, head.dp_rank)
         before = self.log.get(source)
