@@ -56,14 +56,19 @@ def replica_problem(replicas: tuple[Replica, ...]) -> str | None:
 
 def _rank_addresses(endpoint: str, ranks: range) -> list[str] | str:
     """Return one address per rank, or the problem."""
-    if endpoint.startswith("ipc://"):
-        return [rank_endpoint(endpoint, rank) for rank in ranks]
-    host, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
-    if not (colon and host and port.isdecimal() and 1 <= int(port) <= MAX_PORT):
-        return f"expected tcp://host:port with a port from 1 to {MAX_PORT}, got {endpoint}"
-    if int(port) + ranks[-1] > MAX_PORT:
-        return f"rank {ranks[-1]} would have port {int(port) + ranks[-1]}, above {MAX_PORT}"
+    if not endpoint.startswith("ipc://"):
+        host, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
+        if not (colon and host and port.isdecimal() and 1 <= int(port) <= MAX_PORT):
+            return f"expected tcp://host:port with a port from 1 to {MAX_PORT}, got {endpoint}"
+        if problem := _above(int(port), ranks):
+            return problem
     return [rank_endpoint(endpoint, rank) for rank in ranks]
+
+
+def _above(first: int, ranks: range) -> str:
+    """Return the problem if a port of a rank would be none; rank 0 has `first`."""
+    last = ranks[-1]
+    return f"rank {last} would have port {first + last}, above {MAX_PORT}" if first + last > MAX_PORT else ""
 
 
 def dns_problems(discovery: Discovery) -> Iterator[str]:
@@ -75,10 +80,10 @@ def dns_problems(discovery: Discovery) -> Iterator[str]:
             if first is None:
                 continue
             path = f"$.discovery.dns[{number}].{key}"
-            if first + name.dp_ranks - 1 > MAX_PORT:
-                last = first + name.dp_ranks - 1
-                yield f"rank {name.dp_ranks - 1} would have port {last}, above {MAX_PORT} - at `{path}`"
-            ports = [(name.name.lower(), name.family, first + rank) for rank in range(name.dp_ranks)]
+            ranks = range(name.dp_ranks)
+            if problem := _above(first, ranks):
+                yield f"{problem} - at `{path}`"
+            ports = [(name.name.lower(), name.family, first + rank) for rank in ranks]
             for port in ports:
                 if port in taken:
                     yield f"port {port[2]} of {name.name} is also in {taken[port]} - at `{path}`"
@@ -94,9 +99,8 @@ def kubernetes_problems(discovery: Discovery) -> Iterator[str]:
             yield f"`*` stands for all namespaces and therefore alone - at `{path}.namespaces`"
         for key in ("port", "port_base", "replay_port"):
             first = getattr(entry, key)
-            if first is not None and first + entry.dp_ranks - 1 > MAX_PORT:
-                rank = entry.dp_ranks - 1
-                yield f"rank {rank} would have port {first + rank}, above {MAX_PORT} - at `{path}.{key}`"
+            if first is not None and (problem := _above(first, range(entry.dp_ranks))):
+                yield f"{problem} - at `{path}.{key}`"
 
 
 def bind_problems(discovery: Discovery) -> Iterator[str]:

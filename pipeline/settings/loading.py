@@ -13,7 +13,7 @@ import msgspec
 
 from connectors.process.errors import DataError
 from pipeline.settings.explain import explained, nearest
-from pipeline.settings.validation import settings_problem
+from pipeline.settings.validation import Path, leaves, settings_problem, written
 from schemas.settings import SECRET_KEYS, Settings
 
 if sys.version_info >= (3, 11):
@@ -116,8 +116,8 @@ def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]
     except msgspec.ValidationError as error:
         raise ConfigurationError(name, explained(str(error), Settings)) from error
     given: list[tuple[str, ...]] = []
-    for path in _not_finite(tree, "$"):
-        raise ConfigurationError(name, explained(f"{_NOT_FINITE} - at `{path}`", Settings))
+    if (path := _not_finite(tree)) is not None:
+        raise ConfigurationError(name, explained(f"{_NOT_FINITE} - at `{written(path)}`", Settings))
     for section, values in tree.items():
         given += [(section,)] if section in list_types() else [(section, key) for key in values]
     return settings, given
@@ -126,43 +126,39 @@ def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]
 def _from_environment(
     environment: Mapping[str, str], read_secret: Callable[[str], str]
 ) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    known = {
-        variable_of(section, key): (section, key, hint)
+    known: dict[str, tuple[tuple[str, ...], Any]] = {
+        variable_of(section, key): ((section, key), hint)
         for section, kind in section_types().items()
         for key, hint in get_type_hints(kind, include_extras=True).items()
     }
-    lists = {f"{PREFIX}{name}".upper(): (name, kind) for name, kind in list_types().items()}
+    known |= {f"{PREFIX}{name}".upper(): ((name,), kind) for name, kind in list_types().items()}
     secrets = {variable_of(*path) + "_FILE": path for path in SECRET_KEYS}
     for variable, text in sorted(environment.items()):
         if not variable.startswith(PREFIX) or variable in (CONFIG_VARIABLE, LOG_LEVEL_VARIABLE):
             continue
-        if variable in lists:
-            name, kind = lists[variable]
-            yield variable, (name,), _list_from_json(variable, text, kind)
-        elif variable in secrets:
+        if variable in secrets:
             section, key = secrets[variable]
             if (plain := variable_of(section, key)) in environment:
                 raise ConfigurationError(variable, f"{plain} is set too; keep one of them")
             try:
                 yield variable, (section, key), read_secret(text).rstrip("\r\n")
-                if (variable_of(section, key) + "_FILE") in known:
+                if variable in known:
                     # The path as well: users of the secret read the file again when it changes.
                     yield variable, (section, key + "_file"), text
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                 raise ConfigurationError(variable, f"cannot read {text}: {reason}") from error
         elif variable in known:
-            section, key, hint = known[variable]
+            path, hint = known[variable]
             try:
                 value = _from_text(text, hint)
             except msgspec.DecodeError as error:
                 raise ConfigurationError(variable, explained(str(error), hint)) from error
-            for _ in _not_finite(value, ""):
+            if _not_finite(value) is not None:
                 raise ConfigurationError(variable, _NOT_FINITE)
-            yield variable, (section, key), value
+            yield variable, path, value
         elif not (_SERVICE_LINK.fullmatch(variable) or _SERVICE_URL.fullmatch(f"{variable}={text}")):
-            known_names = [*known, *lists, *secrets]
-            advice = nearest(variable, known_names) or "; `kvlens config show` lists all of them"
+            advice = nearest(variable, [*known, *secrets]) or "; `kvlens config show` lists all of them"
             raise ConfigurationError(variable, f"no such setting{advice}")
 
 
@@ -173,20 +169,7 @@ def _from_text(text: str, hint: Any) -> Any:
     return msgspec.convert(text, hint, strict=False)
 
 
-def _not_finite(value: object, path: str) -> Iterator[str]:
-    """Yield where a value from TOML has infinite numbers, or such that are none."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield path
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _not_finite(one, f"{path}.{key}")
-    elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _not_finite(one, f"{path}[{number}]")
-
-
-def _list_from_json(variable: str, text: str, kind: Any) -> Any:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(variable, explained(str(error), kind)) from error
+def _not_finite(value: Any) -> Path | None:
+    """Return where a value first has an infinite number, or one that is none."""
+    odd = (path for path, leaf in leaves(value) if isinstance(leaf, float) and not math.isfinite(leaf))
+    return next(odd, None)

@@ -1,11 +1,16 @@
-"""Finds settings that clash although each one is valid: addresses, shards, what needs another key."""
+"""Finds the problems of settings that are each of the right type: clashes, what needs another key."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
+from connectors.process.addresses import printable
 from pipeline.settings.clashes import (
     MAX_PORT,
     bind_problems,
@@ -14,18 +19,65 @@ from pipeline.settings.clashes import (
     prefix_problems,
     replica_problem,
 )
-from pipeline.settings.problem import SettingsProblem, unprintable
-from schemas.settings import KafkaLogin, Settings, shard_numbers
+from schemas.settings import SECRET_KEYS, KafkaLogin, Settings, shard_numbers
+
+Path = tuple[str | int, ...]
+"""Keys, and numbers in lists."""
 
 MAX_MODEL = 200
 """Characters of a model's name."""
 _SERVER = re.compile(r"(?:\[[\w:.%]+\]|[\w.-]+)(?::(\d{1,5}))?|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 """host, host:port, [address]:port; without brackets an IPv6 address has no port."""
+_FILES = ("file", "directory")
+"""Ends of the keys that name files, which may have any characters."""
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True)
+class SettingsProblem:
+    """`text` names the path inside the document."""
+
+    path: tuple[str, ...]
+    """("replicas",) or (section, key), to look up where it came from."""
+    text: str
 
 
 def settings_problem(settings: Settings) -> SettingsProblem | None:
     """Return the first problem; None when there is none."""
-    return unprintable(settings) or next(_problems(settings), None)
+    return _unprintable(settings) or next(_problems(settings), None)
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the values in tables and lists, however deep, each with its path."""
+    parts: Iterable[tuple[Any, Any]]
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, (list, tuple)):
+        parts = enumerate(value)
+    else:
+        yield path, value
+        return
+    for key, one in parts:
+        yield from leaves(one, (*path, key))
+
+
+def written(path: Path) -> str:
+    """Return a path as msgspec writes it: `$.replicas[0].id`."""
+    return "$" + "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in path)
+
+
+def _unprintable(settings: Settings) -> SettingsProblem | None:
+    """Return the first text with a character that cannot be printed; files and secrets may have any."""
+    for path, text in leaves(msgspec.to_builtins(settings)):
+        named = tuple(part for part in path if isinstance(part, str))
+        if not isinstance(text, str) or text.isprintable():
+            continue
+        if named[-1].endswith(_FILES) or named in SECRET_KEYS:
+            continue
+        shown = printable(text)[:_SHOWN_CHARACTERS]
+        origin = named[:1] if isinstance(path[1], int) else named[:2]
+        return SettingsProblem(origin, f"a control character in '{shown}' - at `{written(path)}`")
+    return None
 
 
 def _problems(settings: Settings) -> Iterator[SettingsProblem]:
