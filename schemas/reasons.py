@@ -5,13 +5,13 @@ from typing import Literal
 UndecodableReason = Literal[
     "frame_count",  # not topic, sequence, payload
     "bad_seq",  # sequence frame is not eight bytes
-    "frame_too_large",  # payload beyond `connector.max_frame_bytes`, or one that would cost too much
-    "not_msgpack",  # payload is no valid MessagePack, or not one value
+    "frame_too_large",  # beyond `connector.max_frame_bytes`, or too dear to decode
+    "not_msgpack",  # no valid MessagePack, or not one value
     "not_an_envelope",  # neither [ts, events, ...] nor {"ts":, "events":}
     "bad_timestamp",  # the envelope's time is no finite number
     "missing_type",  # an event without a type
     "type_not_string",  # an event whose type is no text
-    "unknown_type",  # an event of a type that we do not know
+    "unknown_type",  # an event of an unknown type
     "truncated_tuple",  # an array event shorter than its required fields
     "missing_field",  # a map event without a required field
     "bad_block_hashes",  # not a list
@@ -25,7 +25,7 @@ UndecodableReason = Literal[
     "bad_field_type",  # any other field of a wrong type, or a text of more than 1,024 characters
     "invalid_utf8",  # a text that is not UTF-8
     "no_identity",  # neither hashes nor a key say which block an event is of
-    "no_salt_key",  # an object under a cache salt, and no `lmcache.salt_key_file` to name it by
+    "no_salt_key",  # an object under a cache salt, without `lmcache.salt_key_file`
 ]
 
 GapReason = Literal[
@@ -33,7 +33,7 @@ GapReason = Literal[
     "replay_truncated",  # the engine's buffer does not reach back so far
     "replay_holes",  # the replay itself lacked batches
     "replay_timeout",  # the engine did not answer in time
-    "unconfirmed",  # nothing is missing, but the engine did not show the last batch that we have
+    "unconfirmed",  # nothing is missing, but the engine did not show the last batch in the log
 ]
 
 ReplayOutcome = Literal[
@@ -41,27 +41,27 @@ ReplayOutcome = Literal[
     "timeout",  # nothing more came for too long
     "unreachable",  # nobody listens at the endpoint
     "enough",  # the rest of the answer was of no use
-    "endless",  # it brought more than any engine keeps; the rest is asked for again
+    "endless",  # more than any engine keeps; the rest is asked for again
 ]
 
 LeftOutReason = Literal[
-    "backlog",  # live, and no room to wait or no use in waiting; it is asked for
-    "past_life",  # live, of a session that had already ended
-    "too_late",  # live, out of a slow queue, after it had been given up as lost
-    "paused",  # live, of an engine that connects to us and sends faster than its share is dealt with
+    "backlog",  # live, without room or use to wait; it is asked for again
+    "past_life",  # live, of a session that had ended
+    "too_late",  # live, after it had been given up as lost
+    "paused",  # live, of an engine that connects to us and sends faster than its share is read
     "disordered",  # answered out of order, repeated, or with an impossible number
 ]
 
 Remark = Literal[
-    "unknown_type",  # events of a type that nobody knows; behind the colon its name
-    "other_rank",  # batches say another data-parallel rank than the settings; behind the colon that rank
+    "unknown_type",  # events of an unknown type; behind the colon its name
+    "other_rank",  # batches say another data-parallel rank than the settings: that behind the colon
     "mixed_ranks",  # batches of one stream say different ranks
     "no_identity",  # stores do not say which blocks they are of
-    "no_sequence",  # messages have no sequence number, so nobody can see a loss
-    "no_salt_key",  # objects under cache salts are left out, as there is no `lmcache.salt_key_file`
-    "contradiction",  # a block left that cannot have been there, as every batch before is known
-    "made_up_id",  # a server without an id of its own: after a restart it is another replica
-    "loads_stay",  # what a server loaded from storage, and is left out, is in its memory for long
+    "no_sequence",  # messages without sequence numbers: no loss shows
+    "no_salt_key",  # objects under cache salts are left out without `lmcache.salt_key_file`
+    "contradiction",  # a block left that was never there, though every batch before is known
+    "made_up_id",  # a server without an id: after a restart it is another replica
+    "loads_stay",  # what a server loaded from storage, which is left out, stays in its memory for long
 ]
 """What is unusual about a stream, whether or not it costs trust."""
 
@@ -81,9 +81,9 @@ ReportRefusal = Literal[
     "too_large",  # more bytes than `connector.max_frame_bytes`
     "slow_body",  # the body of a request did not come in time
     "busy",  # Kafka does not keep up, or many requests are under way
-    "no_token",  # where a token is needed, a request has none or a wrong one
-    "foreign_page",  # without a token: a browser asks for a page of another site, or `Host` is not loopback
-    "content_type",  # without a token: a body of a type that browsers send for any page, so none of JSON
+    "no_token",  # a token is needed: none, or a wrong one
+    "foreign_page",  # no token is needed: asked by a page of another site, or `Host` is not loopback
+    "content_type",  # no token is needed: a type of body that browsers send for any page, not JSON
 ]
 """Why what a server of LMCache reports, or a part of it, is left out."""
 
@@ -94,11 +94,11 @@ SetAsideReason = Literal[
     "too_deep",  # nested deeper than any record
     "not_a_record",  # a field is missing, of a wrong type, or beyond the bounds of its schema
     "wrong_partition",  # in a partition to which its replica does not belong
-    "bad_time",  # a notice at a time that no clock shows, or a choice a day away from its record's
+    "bad_time",  # a notice at an impossible time, or a choice a day away from its record's
     "backward_gap",  # a gap that ends before it begins
-    "uneven_columns",  # packed columns of different lengths, or of no whole number of entries
+    "uneven_columns",  # packed columns of different lengths or broken entries
     "bad_change",  # a change of residency of no known kind, time or adapter
-    "bad_decision",  # what a shard decided, of no run or without an answer
+    "bad_decision",  # a shard's decision of no run or without an answer
     "bad_choice",  # a choice whose match is longer than the longest one
 ]
 
@@ -111,20 +111,20 @@ ScrapeFailure = Literal[
 ]
 
 FigureRefusal = Literal[
-    "not_a_number",  # no finite number, or no whole one where only these make sense
+    "not_a_number",  # no finite number, or no whole one where it has to be
     "negative",
     "too_large",  # beyond what the records' field holds
-    "ambiguous",  # several samples that are not one figure: of several engines, or that contradict each other
-    "bad_rank",  # of a data-parallel rank that is no number, or beyond all ranks
+    "ambiguous",  # several samples: of several engines, or contradictory
+    "bad_rank",  # a data-parallel rank that is no number, or beyond all ranks
 ]
 
 KubernetesFailure = Literal[
     "no_credentials",  # no address, token, certificates or namespace to use
     "unreachable",  # no connection, or it broke
     "timeout",  # no whole answer in time
-    "unauthorised",  # HTTP 401: the token is none of a ServiceAccount, or has expired
+    "unauthorised",  # HTTP 401: no token of a ServiceAccount, or an expired one
     "forbidden",  # HTTP 403: the ServiceAccount may not list or watch pods there
-    "expired",  # the watch asked for a state that the server no longer has
+    "expired",  # the server no longer has the state that the watch asked for
     "http_status",  # another answer that is no list and no watch
     "malformed",  # not what the API promises
     "too_large",  # an answer, or a line of a watch, beyond its bound
@@ -134,12 +134,12 @@ KubernetesFailure = Literal[
 PodRefusal = Literal[
     "no_model",  # its model is unknown
     "bad_model",  # longer than 200 characters, or unprintable
-    "bad_annotation",  # one of ours, or the label of `index_label`, that is no number or out of bounds
+    "bad_annotation",  # one of ours, or `index_label`'s, is no number or out of bounds
     "bad_port",  # ports beyond 65535
     "publishes_elsewhere",  # its engine connects to another host instead of binding a port
-    "replay_elsewhere",  # only the replay of some ranks is left out: their engine has it on another host
+    "replay_elsewhere",  # only the replay of some ranks is left out: it is on another host
     "replay_port_taken",  # only its replay is left out: the port is one of its event ports
-    "bad_role",  # only its role is left out: an annotation or label says what is no role here
+    "bad_role",  # only its role is left out: an annotation or label says no role known here
     "too_many_replicas",  # beyond `max_replicas` of its entry
 ]
 """Why a pod is not read, or only in part."""
@@ -155,10 +155,10 @@ DescriptionFailure = Literal[
 """Why an engine could not be asked where it publishes."""
 
 OrderReason = Literal[
-    "late",  # it came when changes of later event time had counted: beyond `fleet.order_seconds`
-    "too_many_wait",  # it counted before all that may come before it was known: `fleet.max_waiting`
-    "undecided",  # a fill that counted as computed, since no shard said whether it was transferred
-    "unknown_role",  # nothing told in time whether its engine receives KV: it counted as if that does not
+    "late",  # it came after later changes had counted: beyond `fleet.order_seconds`
+    "too_many_wait",  # it counted before all earlier ones were known: `fleet.max_waiting`
+    "undecided",  # a fill counted as computed: no shard said whether it was transferred
+    "unknown_role",  # not known in time whether its engine receives KV: it counted as if not
 ]
 """Why a change of residency did not count in the order of event time across partitions."""
 
@@ -170,15 +170,15 @@ LimitReason = Literal[
 """Why the worker leaves out events of a source."""
 
 WithoutContent = Literal[
-    "not_told",  # the engine does not say what is in the block: tokens, or keys of images and salts
-    "parent_unknown",  # nobody knows the content of the block before: it is not resident as far as we know
+    "not_told",  # the engine does not say the block's tokens, or keys of images and salts
+    "parent_unknown",  # the content of the block before is unknown: it is not resident as far as kvlens knows
     "other_tier",  # it came to another medium than the GPU while the GPU did not hold it
 ]
 """Why a block has no content hash, and compares by the engine's own."""
 
 GaveUpRepeats = Literal[
     "too_many",  # blocks of one medium and group: `worker.max_itemised_blocks`
-    "several_sizes",  # a block was announced again in another size than before
+    "several_sizes",  # a block was announced again in another size
 ]
 """Why the worker forgets what an engine announced again, so that no removal can prove that it was copies."""
 
@@ -187,29 +187,29 @@ QuestionRefusal = Literal[
     "bad_question",  # a field is missing, of a wrong type, or beyond its bounds
     "bad_hash",  # neither a number of 64 bits nor the bytes of a digest
     "unknown_model",  # no replica of that model, hash domain and tenant
-    "unknown_adapter",  # no replica of them that used that adapter since it started
+    "unknown_adapter",  # none of these used that adapter since it started
     "unknown_replica",  # none of them has that id
     "too_many_hashes",  # in one request: 65,536
     "too_large",  # a body of more bytes than that many hashes take
-    "answer_too_large",  # more ranks of replicas in all answers together than one request gets
+    "answer_too_large",  # more ranks of replicas in all answers than one request gets
     "slow_body",  # the body did not come in time
-    "slow_reader",  # the answer was not read in time; the connection was closed
-    "busy",  # as many requests, or bytes of answers, as are taken at a time are under way
+    "slow_reader",  # the answer was not read in time; the connection is closed
+    "busy",  # too many requests, or bytes of answers, are under way
     "not_ready",  # the index has not caught up with the log
-    "no_token",  # where it takes one, the request has none or a wrong one
-    "foreign_page",  # where it takes none: asked by a page of another site, or `Host` is not loopback
-    "content_type",  # where it takes none: a body of a type that browsers send for any page, so none of JSON
+    "no_token",  # a token is needed: none, or a wrong one
+    "foreign_page",  # no token is needed: asked by a page of another site, or `Host` is not loopback
+    "content_type",  # no token is needed: a type of body that browsers send for any page, not JSON
     "too_many_choices",  # in one request: 1,000
-    "choices_off",  # the index records no choices: `index.choices`, and it shows the present
-    "unacknowledged",  # Kafka has not acknowledged the choices; posted again, they count once
+    "choices_off",  # without `index.choices`, or the index shows the past
+    "unacknowledged",  # by Kafka; choices posted again count once
     "http_status",  # no such page, or not by this method; or too many wrong tokens at once
     "failed",  # the index itself; its log says where
 ]
 """Why the index gives no answer, or takes no choices."""
 
 NotJudged = Literal[
-    "unknown_replica",  # the index knows no replica of that id in the model, hash domain and tenant
-    "share",  # the index follows a share of the replicas only, and the best may be another
+    "unknown_replica",  # no replica of that id in the model, hash domain and tenant
+    "share",  # the index follows only a share of the replicas: another may be best
 ]
 """Why a router's choice is not compared with the best match."""
 

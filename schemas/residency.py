@@ -27,14 +27,13 @@ EVICTED = 1
 CLEARED = 2
 """Lost by a clear or a restart."""
 EXPIRED = 3
-"""We dropped it: a fine-grained block that no event will remove reached its age limit."""
+"""Dropped: a fine-grained block that no event will remove reached its age limit."""
 SUBSUMED = 4
-"""A fine-grained block is now counted as part of the coarse block that covers it."""
+"""A fine-grained block now counts as part of the coarse block that covers it."""
 GENERATED = 5
 """First copy came: decoding completed the block (docs/figures.md)."""
 RETURNED = 6
-"""It seemed to have left, and is resident after all: it was computed again before, which only a later
-removal showed (docs/exactness.md)."""
+"""It seemed to have left and is resident: a later removal showed a second copy (docs/exactness.md)."""
 FILLS = bytes((FILLED, GENERATED, RETURNED))
 """Kinds of what came."""
 FILL_KINDS = tuple(FILLS)
@@ -61,13 +60,12 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """m little-endian u32: tokens stored in this medium and group of the source before each change, all
     copies counted, minus `stored_before`; empty if unknown."""
     stored_before: Tokens = 0
-    """Tokens stored there before the first of these changes, for as long as the pipeline has known the
-    source."""
+    """Tokens stored there before the first of these changes, since the pipeline knows the source."""
     store_only: bool = False
     """The engine does not announce removals on this medium: filled blocks may be gone."""
     roots: bytes = b""
-    """For each fill (FILLED, GENERATED or RETURNED), the packed hash of the first block of its chain, zeros
-    if unknown; empty if it is unknown for all."""
+    """For each fill (FILLED, GENERATED or RETURNED), the hash of the first block of its chain, zeros if
+    unknown; empty if it is unknown for all."""
     depths: bytes = b""
     """For each fill, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
     0 if its root is unknown. Empty if `roots` is."""
@@ -77,9 +75,8 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """For each fill, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
     if none has one."""
     ends: bytes = b""
-    """For each fill of a source that receives KV, or may, the packed hash of the last block that came with
-    it: of the run of its chain that was stored at once. Zeros where it came alone; empty for other
-    sources."""
+    """For each fill of a source that receives KV, or may, the hash of the last block of the run of its chain
+    that was stored at once. Zeros where it came alone; empty for other sources."""
 
 
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
@@ -100,17 +97,16 @@ class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
     changes: list[ResidencyChanges]
     """One entry per medium and group with changes."""
     receives: bool = False
-    """Whether KV that others computed may be among what came, announced as if computed here: the engine
-    counted transferred tokens in this session, or it does not say, and its role is `decode` or `both`. Never
-    where the role is `prefill`."""
+    """Whether KV that others computed may be among what came: the engine counted transferred tokens in this
+    session, or it does not say and its role is `decode` or `both`; never where the role is `prefill`."""
     undecided: bool = False
-    """What the engine counts next tells whether `receives` is true of these changes. The next entry of the
-    source without this decides it; that may have no changes."""
+    """Whether `receives` is true of these changes is not known yet: the next entry of the source without this
+    says it, perhaps without changes."""
 
 
 class Decisions(msgspec.Struct, omit_defaults=True, gc=False):
-    """What the last blocks of runs say of them: n runs of sources that receive KV; none where a shard only
-    reports how far it is."""
+    """What the last blocks of n runs of sources that receive KV say; n is 0 where a shard only reports how
+    far it is."""
 
     shard: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     """Where these last blocks are."""
@@ -125,9 +121,8 @@ class Decisions(msgspec.Struct, omit_defaults=True, gc=False):
 class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """All changes in one shard (high bits of the hash) between two checkpoints of an events partition.
 
-    Sources share a record, because a reader pays for each record: hundreds of idle sources make one
-    record a shard and checkpoint. Several records with the same `next_offset` share a large checkpoint;
-    the changes of a source keep their order.
+    Several records with the same `next_offset` share a large checkpoint; the changes of a source keep their
+    order.
     """
 
     partition: int
@@ -137,15 +132,15 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     next_offset: int
     """Offset in the events partition up to which (exclusive) changes are included."""
     sources: list[SourceChanges]
-    """One entry per engine session that changed; several of one source come oldest first. None in a
-    record that only says how far its partition is read."""
+    """One entry per engine session that changed, of one source oldest first. None in a record that only says
+    how far its partition is read."""
     partitions: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
-    """Partitions of the events topic; 0: these records are all there is, and nobody waits for others."""
+    """Partitions of the events topic; 0: no other partition has to be waited for."""
     read_to: Time = 0.0
-    """Time in the log up to which the partition is read, and all that follows from it said with this record;
-    0: more of the same checkpoint follows, or nobody knows."""
+    """Time in the log up to which the partition is read and said, this record included; 0: more of the same
+    checkpoint follows, or nobody knows."""
     clock_offset: Annotated[float, Meta(ge=-LATEST_CHANGE, le=0)] | None = None
-    """Event time minus time of receipt of the sources that changed since the checkpoint before: the greatest,
-    and no more than 0; None if none did."""
+    """Greatest event time minus time of receipt of the sources that changed since the checkpoint before, 0 at
+    most; None if none did."""
     decisions: Decisions | None = None
-    """What another shard decided, in a record of nothing else: its `partition` is that shard."""
+    """What another shard decided, in a record of its own: its `partition` is that shard."""

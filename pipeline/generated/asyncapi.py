@@ -37,12 +37,12 @@ OWN_HEADERS: dict[str, dict[str, Header]] = {
         "ce_source": ({"pattern": "^.+/[0-9]+$"}, "The source: replica/dp_rank."),
         "ce_id": (
             {"pattern": "^.+/[0-9]+/[0-9]+/n?[0-9]+$"},
-            "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. A record without "
-            "batches of the engine has `n` and a time in microseconds instead of first_seq.",
+            "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. Without batches of "
+            "the engine, `n` and a time in microseconds instead of first_seq.",
         ),
         "ce_time": (
             {"format": "date-time"},
-            "When the connector received the first batch, by its clock, in RFC 3339 and UTC.",
+            "When the connector received the first batch, in RFC 3339 and UTC.",
         ),
     },
     "residency": {
@@ -53,7 +53,7 @@ OWN_HEADERS: dict[str, dict[str, Header]] = {
         "ce_id": _DIGEST,
         "ce_time": (
             {"format": "date-time"},
-            "`read_to`; where another record of the checkpoint says it, the latest change; of decisions, "
+            "`read_to`; the latest change where another record of the checkpoint has that; of decisions, "
             "`decided_to`.",
         ),
     },

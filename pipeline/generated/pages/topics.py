@@ -16,10 +16,11 @@ from pipeline.generated.asyncapi import PARTITION_RULE, headers_of
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.json_schema import record_schema
 from pipeline.generated.pages.markdown import code, fenced, page, table
+from pipeline.generated.pages.tables import column_meanings
 from pipeline.generated.records import RECORDS_OF_TOPIC, Record, json_of
 from pipeline.generated.source_docs import constant_docs, reason_docs
 from pipeline.generated.topics_file import Topic, load_topics
-from schemas.figures import FIGURES, TABLE_FIELD
+from schemas.figures import TABLE_FIELD
 
 READING = Path(__file__).with_name("reading_topics.md")
 TAGS = ("type", TABLE_FIELD)
@@ -31,14 +32,13 @@ DOWNSTREAM = "downstream services"
 
 INTRODUCTION = """\
 Names carry the prefix `kafka.topic_prefix` (`kvlens` unless configured). `kvlens topics apply` creates what
-is missing. **State is bound to partition numbers: the number of partitions of a topic never changes after
-creation.**
+is missing. **The number of partitions of a topic never changes after creation**: state is bound to them.
 
 **Values** are MessagePack maps with named fields. With `kafka.record_format = "json"` events, residency and
-choices are JSON; figures always are. The header `content-type` says which. What MessagePack packs into bytes
-is a list in JSON, and a hash there 16 hexadecimal digits. JSON takes more bytes, and more of the workers'
-time. JSON Schema and an AsyncAPI document are in [`schemas/generated/`](../schemas/generated/), one example
-of everything in [`schemas/examples/current/`](../schemas/examples/current/).
+choices are JSON; figures always are. The header `content-type` says which. What is *packed* is bytes in
+MessagePack; in JSON it is a list, and a hash 16 hexadecimal digits. JSON Schema and an AsyncAPI document are
+in [`schemas/generated/`](../schemas/generated/), an example of everything in
+[`schemas/examples/current/`](../schemas/examples/current/).
 
 **Compatibility.** Old records decode with new code: a field is only ever added, and with a default. Readers
 ignore fields they do not know ([arrays](#reading-the-topics)). Fields that hold their default are left out.
@@ -47,23 +47,29 @@ ignore fields they do not know ([arrays](#reading-the-topics)). Fields that hold
 salts are keyed hashes, if they are there."""
 
 KEY_AND_PARTITION = """\
-In {topics} a record's partition is `{rule}`, where the key is its bytes in UTF-8: the default of Java's
-client, Kafka Streams, Flink, KafkaJS, franz-go, aiokafka and kafka-python. librdkafka (confluent-kafka) needs
-`partitioner=murmur2_random`, kafka-go its `Murmur2Balancer`; sarama and platformatic have other hashes. In
-ClickHouse it is `kafkaMurmurHash(replica) % partitions`. So `vllm-0` is in partition {first} of 8. In the
-other topics the key does not say the partition."""
+In {topics} the partition is `{rule}` of the key's UTF-8 bytes, as by default in Java's client, Kafka Streams,
+Flink, KafkaJS, franz-go, aiokafka and kafka-python: `vllm-0` is in partition {first} of 8. librdkafka
+(confluent-kafka) needs `partitioner=murmur2_random`, kafka-go its `Murmur2Balancer`; sarama and platformatic
+have other hashes. In ClickHouse it is `kafkaMurmurHash(replica) % partitions`. In the other topics the key
+does not say the partition."""
 
 HEADERS = """\
-CloudEvents in binary mode. Besides, each record has `content-type` (`application/msgpack` or
+CloudEvents in binary mode. Besides these, each record has `content-type` (`application/msgpack` or
 `application/json`), `ce_specversion` 1.0 and `ce_type`, `kvlens.` and the name of the topic."""
 FIELDS_SHOWN = ("events", "residency")
 """Tables of `topics.toml` whose fields are on the page; for the others it links to their schemas."""
+OF_KVLENS = """\
+Nothing is promised to other readers of them; the AsyncAPI document has their keys and records."""
 COMMON = 2
 """A field that at least this many structs of a topic have, with one meaning, is explained once."""
 
 ROWS_AS_JSON = """\
-Fields are the columns of the table that `table` names, all required: numbers as JSON numbers, times as text,
-`Enum8` as one of its names."""
+Fields are the columns of the [table](tables.md) that `table` names, all required: numbers as JSON numbers,
+times as text, `Enum8` as one of its names. [`schemas/generated/`](../schemas/generated/) has a schema of
+each: {records}."""
+COLUMNS_OF = {"EngineCounters": "engine_counters"}
+"""Structs -> the table whose columns have some of their fields."""
+DAY = 86_400_000
 EXAMPLE_SHOWN = {
     "events": "run",
 }
@@ -82,30 +88,66 @@ def topics_page() -> bytes:
         "## Topics for readers",
         _overview(public),
         "## Topics of kvlens itself",
-        "Nothing is promised to other readers of them.",
-        _overview(internal),
+        OF_KVLENS,
+        _internal(internal),
     ]
-    for name, topic in topics.items():
-        blocks += [f"## {topic.name}", *_topic(name, topic, topics)]
+    for name, topic in public.items():
+        blocks += [f"## {topic.name}", *_topic(name, topic)]
     blocks += _headers(public)
     blocks += ["## Reasons", "Every loss, skip and end has exactly one of these names.", *_reasons()]
     return page("Topics", "`schemas/topics.toml` and the structs in `schemas/`", *blocks)
 
 
 def _overview(topics: dict[str, Topic]) -> str:
+    head = ("Topic", "Written by", "Read by", "Partitions", "Kept", "Largest record", "Compression")
     return table(
-        ("Topic", "Written by", "Read by", "Partitions", "Cleanup"),
+        head,
         (
             (
                 f"[`{topic.name}`](#{topic.name.replace('.', '')})",
                 ", ".join(topic.producers),
                 ", ".join(topic.consumers),
                 str(topic.partitions),
+                _kept(topic),
+                _mebibytes(topic, "max.message.bytes"),
+                topic.compression,
+            )
+            for topic in topics.values()
+        ),
+    )
+
+
+def _kept(topic: Topic) -> str:
+    days = f"{int(topic.config['retention.ms']) // DAY} days".replace("1 days", "a day")
+    size = _mebibytes(topic, "retention.bytes")
+    return f"{days}, {size}" if size else days
+
+
+def _mebibytes(topic: Topic, setting: str) -> str:
+    return f"{int(topic.config[setting]) >> 20:,} MiB" if setting in topic.config else ""
+
+
+def _internal(topics: dict[str, Topic]) -> str:
+    return table(
+        ("Topic", "Holds", "Written by", "Read by", "Partitions", "Cleanup"),
+        (
+            (
+                code(topic.name),
+                topic.description,
+                ", ".join(topic.producers),
+                ", ".join(topic.consumers),
+                _partitions(topic),
                 topic.config["cleanup.policy"],
             )
             for topic in topics.values()
         ),
     )
+
+
+def _partitions(topic: Topic) -> str:
+    if not topic.same_partitions_as:
+        return str(topic.partitions)
+    return f"those of {code(load_topics()[topic.same_partitions_as].name)}"
 
 
 def _key_and_partition(topics: dict[str, Topic]) -> list[str]:
@@ -128,18 +170,13 @@ def _headers(topics: dict[str, Topic]) -> list[str]:
     return ["## Headers", HEADERS, table(("Topic", *map(code, names)), rows)]
 
 
-def _topic(name: str, topic: Topic, topics: dict[str, Topic]) -> list[str]:
-    public = DOWNSTREAM in topic.consumers
-    facts = [f"- Key: {topic.key}"]
-    if topic.same_partitions_as:
-        facts.append(f"- Partitions: as many as `{topics[topic.same_partitions_as].name}`")
-    if public:
-        settings = ", ".join(code(f"{key}={value}") for key, value in topic.config.items())
-        facts += [f"- Settings: {settings}", f"- Compression: {topic.compression}"]
-    blocks = [topic.description, "\n".join(facts)]
+def _topic(name: str, topic: Topic) -> list[str]:
+    blocks = [f"{topic.description}\n\n- Key: {topic.key}"]
     records = RECORDS_OF_TOPIC[name]
+    if name == "figures":
+        return [*blocks, ROWS_AS_JSON.format(records=", ".join(map(_rows_of, records)))]
     if name not in FIELDS_SHOWN:
-        return [*blocks, *([ROWS_AS_JSON] if name == "figures" else []), _schemas(records)]
+        return [*blocks, _schemas(records)]
     structs = [struct for record in records for struct in _with_parts(record_schema(record))]
     shared = _shared(structs)
     if shared:
@@ -184,11 +221,13 @@ def _schemas(records: Iterable[Record]) -> str:
 
 
 def _holds(record: Record) -> str:
-    """Return what a record holds; of a figure, the table whose rows it has."""
-    if record in FIGURES.values():
-        (name,) = record_schema(record)["properties"][TABLE_FIELD]["enum"]
-        return f"Rows of [`{name}`](tables.md#{name})."
     return str(record_schema(record)["description"]).split("\n\n")[0]
+
+
+def _rows_of(record: Record) -> str:
+    """Return the name of a figure and the table whose rows it has."""
+    (name,) = record_schema(record)["properties"][TABLE_FIELD]["enum"]
+    return f"{code(record.__name__)} ({code(name)})"
 
 
 def _example(name: str) -> list[str]:
@@ -231,16 +270,34 @@ def _struct(schema: dict[str, Any], shared: frozenset[Field]) -> list[str]:
         rows = [(name, field) for name, field in schema["properties"].items() if name not in TAGS]
         required = schema["required"]
     explained = [(name, _type(field), _meaning(field), field) for name, field in rows]
+    columns, explained = _columns(schema["title"], explained)
     cells = [
         (code(name), kind, "" if name in required else _default(field), meaning)
         for name, kind, meaning, field in explained
         if (name, kind, meaning) not in shared
     ]
     if cells:
-        blocks.append(table(("Field", "Type", "Default", "Meaning"), cells))
+        head = ("Field", "Type", "Default", "Meaning")
+        shown = [0, 1, 2, 3] if any(cell[2] for cell in cells) else [0, 1, 3]
+        blocks.append(table([head[i] for i in shown], ([cell[i] for i in shown] for cell in cells)))
+    blocks += columns
     if also := [code(name) for name, kind, meaning, _ in explained if (name, kind, meaning) in shared]:
         blocks.append(f"Also {', '.join(also)}.")
     return blocks
+
+
+Explained = tuple[str, str, str, dict[str, Any]]
+
+
+def _columns(struct: str, fields: list[Explained]) -> tuple[list[str], list[Explained]]:
+    """Return a line that names the fields that a table explains, and the other fields."""
+    if struct not in COLUMNS_OF:
+        return [], fields
+    told = column_meanings(COLUMNS_OF[struct])
+    named = ", ".join(code(field[0]) for field in fields if told.get(field[0]) == field[2])
+    others = [field for field in fields if told.get(field[0]) != field[2]]
+    where = f"[`{COLUMNS_OF[struct]}`](tables.md#{COLUMNS_OF[struct]})"
+    return [f"Also, as in the table {where}: {named}."], others
 
 
 def _meaning(field: dict[str, Any]) -> str:
@@ -267,7 +324,7 @@ def _type(field: dict[str, Any]) -> str:
     if "prefixItems" in field:
         return "pair of " + " and ".join(_type(item) for item in field["prefixItems"])
     if "x-packed" in field:
-        return f"bytes; in JSON {_listed(field)}"
+        return f"packed {_packed(field)}"
     if field["type"] == "array":
         item = field["items"]
         return "list of events" if "discriminator" in item else f"list of {_type(item)}"
@@ -282,21 +339,22 @@ def _type(field: dict[str, Any]) -> str:
     ]
 
 
-def _listed(field: dict[str, Any]) -> str:
-    """Return what a field is in JSON that is packed bytes in MessagePack."""
+def _packed(field: dict[str, Any]) -> str:
+    """Return what packed bytes are in JSON."""
     if field["type"] == "string":
-        return "16 digits"
+        return "hash"
     item = field["items"]
-    return (
-        "list of names" if "enum" in item else f"list of {'16 digits' if 'pattern' in item else _type(item)}"
-    )
+    return "names" if "enum" in item else "hashes" if "pattern" in item else f"{_type(item)}s"
 
 
 def _reasons() -> list[str]:
     blocks = []
     for name, reasons in reason_docs(schemas.reasons).items():
-        rows = ((code(reason), meaning) for reason, meaning in reasons.items())
-        blocks += [f"### {name}", table(("Reason", "Meaning"), rows)]
+        lines = (
+            f"- {code(reason)}: {meaning}" if meaning else f"- {code(reason)}"
+            for reason, meaning in reasons.items()
+        )
+        blocks += [f"### {name}", "\n".join(lines)]
     return blocks
 
 

@@ -140,7 +140,9 @@ def test_every_table_and_view_is_documented() -> None:
 
 def test_every_topic_is_documented() -> None:
     text = page("topics.md")
-    assert all(f"\n## {topic.name}\n" in text for topic in load_topics().values())
+    for topic in load_topics().values():
+        read_by_others = "downstream services" in topic.consumers
+        assert (f"\n## {topic.name}\n" if read_by_others else f"| `{topic.name}` |") in text
 
 
 def exposed(registry: CollectorRegistry) -> dict[str, tuple[str, str]]:

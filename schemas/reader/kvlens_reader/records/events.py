@@ -46,8 +46,7 @@ PackedHash = Annotated[bytes, Meta(min_length=8, max_length=8)]
 class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True, gc=False):
     """n blocks became resident, in chain order where the engine gives one.
 
-    Block i of the event ends at token `(i + 1) * block_size` counted from the event's start; `tokens`
-    is n * block_size (0 for placeholders of connector tiers, whose block_size is 0).
+    Block i ends at token `(i + 1) * block_size` of the event, and `tokens` is n * block_size.
     """
 
     hashes: bytes
@@ -59,8 +58,8 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     parent: PackedHash | None = None
     """Packed hash of the block before the first one; None at the start of a sequence."""
     medium: Text = "gpu"
-    """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded. `kvcr:cpu` is the
-    owner `kvcr`'s, `remote:storage` one that other engines reach as well."""
+    """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded. `kvcr:cpu` belongs
+    to the owner `kvcr`, `remote:storage` is reached by other engines as well."""
     raw_medium: Text | None = None
     """The engine's spelling, if it is not just the canonical name in capitals."""
     group_idx: GroupIdx = 0
@@ -73,21 +72,18 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     """Adapter name the blocks belong to."""
     session: Text | None = None
     """Keyed hash of the session id of the request that stored the blocks, 16 hexadecimal digits; only with
-    `connector.forward_session_ids`. By it a reader can add up what sessions store and, as removals name the
-    same hashes, what they lose to others. It owns nothing: engines share blocks between sessions. No table of
-    ours has it."""
+    `connector.forward_session_ids`. Engines share blocks between sessions. No table has it."""
     store_only: bool = False
-    """Whoever announces blocks like this on this medium never announces that they leave."""
+    """The publisher never announces that such blocks leave this medium."""
     size_bytes: Total = 0
-    """Bytes that all n blocks together take, where the publisher says so; 0: it does not."""
+    """Bytes of all n blocks together; 0: the publisher does not say."""
     links: bytes = b""
-    """n links (`schemas.hashing.content`), packed as hashes are: keyed hashes of what each block holds; only
-    with `connector.content_hashes`. Empty where the event has nothing to compute them from."""
+    """n links (`schemas.hashing.content`): keyed hashes of what each block holds; only with
+    `connector.content_hashes`. Empty where the event has nothing to compute them from."""
     salt: Text | None = None
     """Keyed hash of the request's cache salt, 16 hexadecimal digits; only with `connector.forward_salts`.
-    Engines share no block between salts, so it shows a reader whose blocks are held, and who evicts
-    whom. SGLang sends it with every store, vLLM with that of a prompt's first block alone, to which the
-    others lead by `parent`. No table of ours has it."""
+    Engines share no block between salts. SGLang sends it with every store, vLLM only with that of a prompt's
+    first block, to which the others lead by `parent`. No table has it."""
 
 
 class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=True, gc=False):
@@ -104,29 +100,28 @@ class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=Tru
     """The engine dropped its prefix cache."""
 
     medium: Text | None = None
-    """Canonical, if the engine says which; empty: every one that is the engine's own; an owner and a colon
-    (`kvcr:`): every one of that owner; None: every one of the engine's own if the source's records say
-    `clears_all`, otherwise that is the reader's setting."""
+    """Canonical; empty: all of the engine's own; an owner and a colon (`kvcr:`): all of that owner; None: all
+    of the engine's own if its records say `clears_all`, else as the reader's settings say."""
     group_idx: GroupIdx | None = None
-    """The group that was dropped, of all if None."""
+    """The group that was dropped; None: all."""
 
 
 class Opened(msgspec.Struct, tag="opened", tag_field="type", omit_defaults=True, gc=False):
     """An engine session begins."""
 
     first_seq: Seq
-    """Sequence number of the first batch that we have of this session."""
+    """Sequence number of the session's first batch in the log."""
     complete: bool
-    """True when the session is seen from the engine's first batch (seq 0)."""
+    """Whether that is the engine's first batch (seq 0)."""
     endpoint: LongName = ""
     """Where the connector reads it."""
 
 
 class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=False):
-    """The engine published batches `first`..`last` (inclusive), and they are lost to us.
+    """The engine published batches `first` to `last` (inclusive), and they are lost.
 
-    With reason `unconfirmed` both are the last batch before the notice. Nothing is lost then, if the engine
-    is still in the session of that batch, which it no longer shows.
+    With reason `unconfirmed` both are the last batch before the notice: nothing is lost if the engine is
+    still in that session.
     """
 
     first: Seq
@@ -138,7 +133,7 @@ class Gap(msgspec.Struct, tag="gap", tag_field="type", omit_defaults=True, gc=Fa
 
 
 class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defaults=True, gc=False):
-    """We skipped `count` events (or whole frames) because we could not understand them."""
+    """`count` events, or a whole frame, were skipped because nobody could understand them."""
 
     reason: Name
     """Bounded: see `schemas.reasons.UndecodableReason`."""
@@ -153,10 +148,8 @@ class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defa
 
 
 class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", omit_defaults=True, gc=False):
-    """One scrape of the engine's own metrics; None where the engine does not export a figure.
-
-    Queries and hits are cumulative tokens since the engine started.
-    """
+    """One scrape of the engine's own metrics; None: not exported. Tokens looked up and found, computed and so
+    on are cumulative since the engine started."""
 
     prefix_cache_queries: Total | None = None
     """Tokens looked up in the engine's own prefix cache."""
@@ -167,7 +160,7 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     external_hits: Total | None = None
     """Tokens found there."""
     capacity_blocks: Total | None = None
-    """GPU blocks the engine has."""
+    """GPU blocks that the engine has."""
     block_size: BlockSize | None = None
     """Tokens per GPU block."""
     kv_cache_usage: Finite | None = None
@@ -183,8 +176,8 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     computed_tokens: Total | None = None
     """Tokens of prompts that the engine computed, of all requests that have begun to answer."""
     transferred_tokens: Total | None = None
-    """Tokens of prompts to be taken from another engine, or from a store that does not say what it is. They
-    count when a request is admitted, so those that then fail to come are in it."""
+    """Tokens of prompts to be taken from another engine, or from a store of unknown kind. They count when a
+    request is admitted, also those that then fail to come."""
     reloaded_tokens: Total | None = None
     """The same from lower tiers of its own: the host's memory, disks."""
     generation_tokens: Total | None = None
@@ -202,10 +195,9 @@ class Closed(msgspec.Struct, tag="closed", tag_field="type", omit_defaults=True,
 
 
 class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_defaults=True, gc=False):
-    """State of a source that sent no batch for ten seconds or more; repeated about every ten seconds.
+    """State of a source without a batch for ten seconds or more, repeated about every ten seconds.
 
-    By it readers of the log distinguish an idle engine from one that cannot be reached, and both from a
-    connector that is gone.
+    It distinguishes an idle engine from one that cannot be reached, and both from a connector that is gone.
     """
 
     connected: bool
@@ -231,8 +223,8 @@ class Accessed(msgspec.Struct, tag="accessed", tag_field="type", omit_defaults=T
     raw_medium: Text | None = None
     group_idx: GroupIdx = 0
     hits: bool = False
-    """Whether each is a request for the object that found it. Else the publisher reports a request several
-    times, or what is no request as well."""
+    """Whether each is one request that found the object. Else the publisher reports a request several times,
+    or other uses as well."""
 
 
 Event = (
@@ -251,7 +243,7 @@ Event = (
 
 
 class Batch(msgspec.Struct, array_like=True, gc=False):
-    """One engine batch, or, with `seq` None, a notice of the connector at that point of the stream."""
+    """One engine batch, or, with `seq` None, a notice of the connector."""
 
     seq: Seq | None
     """Sequence number the engine gave the batch."""
@@ -270,8 +262,8 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
 class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """A run: consecutive batches of one engine session, in sequence order.
 
-    The pair (incarnation, seq) identifies a batch of a source for ever. A reader that has applied a batch
-    must ignore it when it comes again.
+    The pair (incarnation, seq) identifies a batch of a source for ever. Readers must ignore a batch that
+    comes again.
     """
 
     replica: Name
@@ -283,8 +275,8 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     dp_rank: DpRank
     """Data-parallel rank; with the replica it names the source."""
     incarnation: Incarnation
-    """Number of the engine session, as the connector saw it: the time when it opened, in microseconds since
-    the epoch. Each session has a greater one than those before."""
+    """Number of the engine session: the time when the connector opened it, in microseconds since the epoch.
+    Each session has a greater one than those before."""
     batches: list[Batch]
     """The run, in order, with notices where they belong."""
     first_seq: Seq | None = None
@@ -298,23 +290,20 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     wire_era: Name = ""
     """How the engine encodes, e.g. `array-12`, `map`, `sglang-array-7`."""
     may_reannounce: bool | None = None
-    """Whether the engine may announce again, without a second copy, what is resident; None while no
-    event has shown which kind of engine it is."""
+    """Whether the engine may announce resident blocks again without a second copy; None: not known yet."""
     duplicates: Count = 0
-    """Batches of this source that the connector dropped as already published, since the previous record."""
+    """Batches that the connector dropped as already published, since the previous record of the source."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
-    """What is unusual about the stream, as far as seen: `schemas.reasons.Remark`s, some with a colon and what
-    it is about."""
+    """What is unusual about the stream: `schemas.reasons.Remark`s, some with a colon and what it is about."""
     last_fingerprint: int = 0
-    """Fingerprint of the engine's payload of `last_seq`. With it a later connector checks whether this engine
-    session still goes on."""
+    """Fingerprint of the payload of `last_seq`, by which a later connector knows the session again."""
     one_copy: bool = False
-    """Whether the engine knows at most one copy of each block: a store of a resident one repeats it."""
+    """Whether the engine has at most one copy of each block: a store of a resident one repeats it."""
     clears_all: bool | None = None
-    """Whether a clear that names no medium is of every one; None while no event has shown the engine."""
+    """Whether a clear that names no medium is of every one; None: not known yet."""
     emitters: dict[Name, tuple[Total, Seq]] = {}
-    """Where several publishers report of the source and each numbers its own batches: by publisher, its
-    session and the last of its numbers in this record."""
+    """By publisher, where several report of the source: its session, and the last of its own sequence numbers
+    in this record."""
     role: Name = ""
     """`prefill`, `decode` or `both`, as settings or labels say it; empty: nobody says."""
 

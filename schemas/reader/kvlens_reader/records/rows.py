@@ -219,6 +219,7 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
     capacity_blocks: int | None
     """GPU blocks that the engine has."""
     block_size: int | None
+    """Tokens per GPU block."""
     kv_cache_usage: float | None
     """Share of GPU blocks in use by running requests, 0 to 1."""
     prefill_seconds: float | None
@@ -230,8 +231,8 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
     computed_tokens: int | None
     """Tokens of prompts that the engine computed, of all requests that have begun to answer."""
     transferred_tokens: int | None
-    """Tokens of prompts to be taken from another engine, or from a store that does not say what it is. They
-    count when a request is admitted, so those that then fail to come are in it."""
+    """Tokens of prompts to be taken from another engine, or from a store of unknown kind. They count when a
+    request is admitted, also those that then fail to come."""
     reloaded_tokens: int | None
     """The same from lower tiers of its own: the host's memory, disks."""
     generation_tokens: int | None
