@@ -10,6 +10,7 @@ from typing import Protocol
 
 from connectors.discovery.presence import AbsenceTelemetry, Presence
 from connectors.discovery.static import list_sources
+from connectors.process.addresses import bracketed
 from connectors.sources import Source
 from schemas.discovery_settings import DnsName, Replica
 
@@ -56,7 +57,7 @@ def named_sources(name: DnsName, addresses: Sequence[str]) -> list[Source]:
     """Return the sources of the replicas at these addresses; the id is `address:port`, as in the endpoint."""
     replicas = []
     for address in addresses:
-        host = f"[{address}]" if ":" in address else address
+        host = bracketed(address)
         replicas.append(
             Replica(
                 id=f"{host}:{name.port}",

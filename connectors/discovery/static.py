@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from connectors.process.addresses import MAX_PORT
 from connectors.process.errors import OperatorError
 from connectors.sources import Source
 from schemas.discovery_settings import Replica
 from schemas.settings import hash_domain, rank_endpoint
-
-MAX_PORT = 65535
 
 
 class ReplicaInvalid(OperatorError):

@@ -1,13 +1,19 @@
-"""Makes addresses and foreign text safe to show in logs, in errors and on a terminal."""
+"""Addresses: their parts, and how they and foreign text are shown in logs, in errors and on a terminal."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import urlsplit
 
+MAX_PORT = 65535
 HIDDEN = "********"
 _LOGIN = re.compile(r"""([a-zA-Z][a-zA-Z0-9+.-]*://)[^\s"'<>\\]*@""")
 _QUERY = re.compile(r"""(https?://[^\s"'<>\\?]*\?)[^\s"'<>\\]+""")
+
+
+def bracketed(host: str) -> str:
+    """Return a host as it stands before a port."""
+    return f"[{host}]" if ":" in host else host
 
 
 def shown(url: str) -> str:

@@ -12,6 +12,7 @@ import structlog
 from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from connectors.process.addresses import bracketed
 from connectors.process.limited_log import LogLimiter
 from connectors.process.listening import ForeignPage, listening
 from connectors.process.login import Login
@@ -77,8 +78,7 @@ class IndexServer:
 
     @property
     def url(self) -> str:
-        host = f"[{self._settings.host}]" if ":" in self._settings.host else self._settings.host
-        return f"http://{host}:{self.port}/"
+        return f"http://{bracketed(self._settings.host)}:{self.port}/"
 
     async def start(self) -> None:
         """Raises PortUnavailable."""

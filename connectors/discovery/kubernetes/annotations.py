@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from connectors.discovery.kubernetes.documents import Pod
+from connectors.process.addresses import MAX_PORT
 from connectors.process.errors import DataError
 from schemas.reasons import PodRefusal
 
 ANNOTATION_PREFIX = "kvlens/"
-MAX_PORT = 65535
 
 
 class PodRefused(DataError):

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 from connectors.discovery.kubernetes.documents import ApiFailure
+from connectors.process.addresses import bracketed
 from schemas.discovery_settings import Kubernetes
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -22,7 +23,7 @@ def server_of(entry: Kubernetes) -> str:
         raise ApiFailure(
             "no_credentials", "this process runs in no pod; set api_url, token_file and ca_file of the entry"
         )
-    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return f"https://{bracketed(host)}:{port}"
 
 
 def namespaces_of(entry: Kubernetes) -> tuple[str, ...]:

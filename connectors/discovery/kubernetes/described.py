@@ -8,12 +8,14 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from connectors.process.addresses import MAX_PORT
+
 VLLM_PATH = "/kv_event_sources"
 SGLANG_PATH = "/server_info"
 
 MAX_RANKS = 1024
 _Rank = Annotated[int, Meta(ge=0, lt=MAX_RANKS)]
-_Port = Annotated[int, Meta(ge=1, le=65535)]
+_Port = Annotated[int, Meta(ge=1, le=MAX_PORT)]
 _Text = Annotated[str, Meta(max_length=1024, pattern=r"^[^\x00-\x1f\x7f-\xa0\u2028\u2029]*$")]
 _WILDCARDS = ("*", "0.0.0.0", "::", "")
 
@@ -100,7 +102,7 @@ def _of_sglang(page: bytes) -> list[Publisher]:
     if events is None or events.publisher != "zmq":
         return []
     ranks = events.dp_size or 1
-    if events.endpoint_port_base + ranks - 1 > 65535:
+    if events.endpoint_port_base + ranks - 1 > MAX_PORT:
         raise DescriptionMalformed(f"{ranks} ranks from port {events.endpoint_port_base}")
     host = _host(events.endpoint_host or "")
     return [
@@ -114,7 +116,7 @@ def _address(endpoint: str) -> Address:
     host, colon, port = rest.rpartition(":")
     if not found or scheme != "tcp" or not colon or not (port.isascii() and port.isdigit()):
         raise DescriptionMalformed(f"{endpoint!r} is not tcp://host:port")
-    if not 1 <= int(port) <= 65535:
+    if not 1 <= int(port) <= MAX_PORT:
         raise DescriptionMalformed(f"{endpoint!r} has no port that can be read")
     return Address(_host(host), int(port))
 

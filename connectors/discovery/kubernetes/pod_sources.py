@@ -5,7 +5,6 @@ from __future__ import annotations
 from connectors.discovery.bound import MAX_NAME, is_model_name
 from connectors.discovery.kubernetes.annotations import (
     ANNOTATION_PREFIX,
-    MAX_PORT,
     Note,
     PodRefused,
     annotated,
@@ -16,6 +15,7 @@ from connectors.discovery.kubernetes.described import Address, Description
 from connectors.discovery.kubernetes.documents import Pod
 from connectors.discovery.kubernetes.presets import PRESETS, ROLES
 from connectors.discovery.kubernetes.publishers import publishers_of
+from connectors.process.addresses import MAX_PORT, bracketed
 from connectors.sources import Source
 from schemas.discovery_settings import Kubernetes, Role
 from schemas.settings import hash_domain
@@ -117,12 +117,8 @@ def _http_port(pod: Pod, entry: Kubernetes) -> int:
 
 
 def _endpoint(pod: Pod, address: Address) -> str:
-    return f"tcp://{_bracketed(address.host or pod.addresses[0])}:{address.port}"
+    return f"tcp://{bracketed(address.host or pod.addresses[0])}:{address.port}"
 
 
 def _url(pod: Pod, port: int) -> str:
-    return f"http://{_bracketed(pod.addresses[0])}:{port}"
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    return f"http://{bracketed(pod.addresses[0])}:{port}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from connectors.discovery.kubernetes.annotations import (
-    MAX_PORT,
     Note,
     PodRefused,
     annotated,
@@ -16,6 +15,7 @@ from connectors.discovery.kubernetes.annotations import (
 from connectors.discovery.kubernetes.described import MAX_RANKS, Address, Description, Publisher
 from connectors.discovery.kubernetes.documents import Pod
 from connectors.discovery.kubernetes.presets import EVENT_PORT_NAMES, REPLAY_PORT_NAMES
+from connectors.process.addresses import MAX_PORT
 from schemas.discovery_settings import Kubernetes
 
 

@@ -14,6 +14,7 @@ import prometheus_client
 import structlog
 from aiohttp import web
 
+from connectors.process.addresses import bracketed
 from connectors.process.limited_log import LogLimiter
 from connectors.process.listening import ForeignPage, PortUnavailable, listening
 from connectors.process.login import Login
@@ -93,8 +94,7 @@ class Page:
 
     @property
     def url(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}/"
+        return f"http://{bracketed(self._host)}:{self._port}/"
 
     async def start(self) -> None:
         """Begin to listen. Raises PageUnavailable."""
