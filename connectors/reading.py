@@ -14,7 +14,7 @@ from connectors.order.backlog import BacklogBudget
 from connectors.order.gathered import Gathered, Slot
 from connectors.order.idle import IDLE_SECONDS, IdleReports
 from connectors.order.log import Hearers
-from connectors.order.open_runs import OpenRuns
+from connectors.order.open_runs import OpenRuns, tick_seconds
 from connectors.order.sequence import StoredPosition
 from connectors.order.stream import SourceStream
 from connectors.positions.keeper import Positions
@@ -31,11 +31,10 @@ from connectors.scrape.scraper import Scraper
 from connectors.sources import Source, SourceKey
 from connectors.telemetry.events import Telemetry
 from schemas.events import EngineCounters, EventsRecord, SourceStatus
+from schemas.positions import PositionRecord
 from schemas.reasons import ClosedReason
 from schemas.settings import Connector, Settings
 
-MIN_TICK_SECONDS = 0.005
-"""Shortest pause between two looks for runs that are due."""
 REST_SHARE = 1 / 5
 """Share of the linger for which messages may first wait in their sockets, so that many are read at once."""
 LOOK_SECONDS = 1.0
@@ -172,27 +171,22 @@ class Reading:
         require(len(self.streams) + len(sources))
         positions = await self._positions.resume(sources)
         for source in sources:
-            position = positions[source.key]
-            self._add(
-                source,
-                StoredPosition(position.incarnation, position.seq, position.fingerprint, position.closed),
-                restarted=bool(source.life and position.life) and source.life != position.life,
-            )
+            self._add(source, positions[source.key])
 
-    def _add(self, source: Source, position: StoredPosition, *, restarted: bool) -> None:
-        """`restarted`: the position is of an earlier session of the engine."""
+    def _add(self, source: Source, position: PositionRecord) -> None:
         slot = self._slots[source.key] = self._gathered.add(source.key)
         self.streams[source.key] = SourceStream(
             source,
             self._settings,
             time.time,
             Hearers(self._telemetry.stream_event, partial(self._open_runs.opened, source.key)),
-            resume=position,
+            resume=StoredPosition.of(position),
             budget=self.backlog,
             slot=slot,
             forwarding=self._dealing.forwarding,
         )
-        if restarted:
+        if source.life and position.life and source.life != position.life:
+            # The position is of an earlier session of the engine.
             self._publish(self.streams[source.key].close("restarted"))
         if self._follower.peer(source.key) is None:
             self.subscriber.add(
@@ -271,18 +265,13 @@ class Reading:
 
     async def _tick(self) -> None:
         """Publish the runs that are old enough."""
-        pause = max(self._settings.linger_seconds / 4, MIN_TICK_SECONDS)
+        pause = tick_seconds(self._settings.linger_seconds)
         while True:
             await asyncio.sleep(pause)
             now = time.time()
             for source in self._gathered.due(now, self._settings.linger_seconds):
                 self._publish(self.streams[source].due(now))
-            for source in self._open_runs.due(now):
-                stream = self.streams.get(source)
-                if stream is not None:
-                    self._publish(stream.due(now))
-                    if stream.due_at is not None:
-                        self._open_runs.opened(source, stream.due_at)
+            self._publish(self._open_runs.closed(self.streams, now))
 
     async def _report_idle(self) -> None:
         """Publish, for each idle source, whether it is connected."""

@@ -16,7 +16,9 @@ from connectors.engines.sighting import Sighting
 class StreamEra:
     """The engine and its encoding as far as seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clears_all: bool = False) -> None:
+        """With `clears_all` it is known that a clear that names no medium is for every one."""
+        self._clears_all = clears_all
         self._engine: Engine | None = None
         self._certain = False
         """Whether something other than events has shown the engine."""
@@ -56,7 +58,7 @@ class StreamEra:
     @property
     def clears_all(self) -> bool | None:
         """Whether a clear without a medium clears every one; None while the engine is not known."""
-        return None if self._engine is None else self._engine.clears_all
+        return self._clears_all or (None if self._engine is None else self._engine.clears_all)
 
     @property
     def known(self) -> bool:

@@ -17,7 +17,7 @@ from connectors.lmcache.streams import MemoryStream, ReportStream, StorageStream
 from connectors.normalise.pseudonyms import Pseudonyms
 from connectors.order.idle import IdleReports
 from connectors.order.log import Hearers
-from connectors.order.open_runs import OpenRuns
+from connectors.order.open_runs import OpenRuns, tick_seconds
 from connectors.positions.keeper import Positions
 from connectors.process.stopping import ended
 from connectors.publish.publisher import Publisher
@@ -27,8 +27,6 @@ from schemas.positions import PositionRecord
 from schemas.reasons import ClosedReason, ReportRefusal
 from schemas.settings import Settings
 
-MIN_TICK_SECONDS = 0.005
-"""Shortest pause between two looks for runs that are due."""
 LOOK_SECONDS = 1.0
 """How often sources are checked for silence."""
 RETRY_SECONDS = 2.0
@@ -287,17 +285,10 @@ class Servers:
 
     async def _tick(self) -> None:
         """Publish the runs that are old enough."""
-        pause = max(self._settings.connector.linger_seconds / 4, MIN_TICK_SECONDS)
+        pause = tick_seconds(self._settings.connector.linger_seconds)
         while True:
             await asyncio.sleep(pause)
-            now = time.time()
-            for source in self._open_runs.due(now):
-                stream = self.streams.get(source)
-                if stream is None:
-                    continue
-                self._publish(stream.due(now))
-                if stream.due_at is not None:
-                    self._open_runs.opened(source, stream.due_at)
+            self._publish(self._open_runs.closed(self.streams, time.time()))
 
     async def _look(self) -> None:
         """Publish, for each idle source, whether reports would come, and end sources of silent servers."""

@@ -60,10 +60,8 @@ class ReportStream(ABC):
         """
         self.source = source
         self._remark = remark
-        stored = None
-        if resume is not None and resume.incarnation:
-            stored = StoredPosition(resume.incarnation, resume.seq, resume.fingerprint, resume.closed)
-        self._log = SourceLog(source, settings, hearers, stored, clock(), publisher=LmcacheServer())
+        stored = None if resume is None else StoredPosition.of(resume)
+        self._log = SourceLog(source, settings, hearers, stored, clock(), facts=LmcacheServer())
         self._go_on(resume)
 
     @abstractmethod
@@ -92,22 +90,22 @@ class ReportStream(ABC):
     def note(self, event: Event, at: float) -> list[EventsRecord]:
         """Put a notice of the connector's own into the stream."""
         self._log.notice(event, at)
-        return self._log.taken()
+        return self._log.take_closed()
 
     def end(self, reason: ClosedReason, now: float) -> list[EventsRecord]:
         """End the session that the log has something of; what comes next begins another."""
         self._log.end(reason, now)
-        return self._log.taken()
+        return self._log.take_closed()
 
     def due(self, now: float) -> list[EventsRecord]:
         """Return the open run if its time has come."""
         self._log.runs.close_due(now)
-        return self._log.taken()
+        return self._log.take_closed()
 
     def flush(self) -> list[EventsRecord]:
         """Return the open run."""
         self._log.runs.flush()
-        return self._log.taken()
+        return self._log.take_closed()
 
     def _past(self, reported: Reported, reached: tuple[int, int]) -> bool:
         """Return whether a batch is not beyond `reached`, (session, number) of its server; count it if so."""
@@ -158,7 +156,7 @@ class MemoryStream(ReportStream):
                 log.remark("loads_stay")
             self._add(reported, part or _NOTHING, reported.seq - 1, received_at)
             self._reached = reported.incarnation, reported.seq
-        return self._log.taken()
+        return self._log.take_closed()
 
 
 class StorageStream(ReportStream):
@@ -186,4 +184,4 @@ class StorageStream(ReportStream):
             reached = reported.incarnation, reported.seq
             self._reached = latest(self._reached, {reported.instance: reached})
             self._add(reported, part or _NOTHING, seq, received_at, (reported.instance, reached))
-        return self._log.taken()
+        return self._log.take_closed()

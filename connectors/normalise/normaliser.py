@@ -45,40 +45,16 @@ class Normaliser:
         self._clears_all = clears_all
         self._max_frame_bytes = max_frame_bytes
         self._catalogue = catalogue
-        self._era = StreamEra()
+        self.era = StreamEra(clears_all=clears_all)
+        """What the events have shown of the engine so far."""
         self._forwarding = forwarding
-        self._reference = ReferenceDecoder(self._era, forwarding, catalogue)
+        self._reference = ReferenceDecoder(self.era, forwarding, catalogue)
         self._until_look = 0
         self._first_looks = FIRST_LOOKS
         self.rank = NO_RANK
         """Data-parallel rank that the last batch gave, NO_RANK if none."""
         self.skipped = 0
         """Events of the last batch that change nothing of what is resident, and are not in it."""
-
-    @property
-    def engine(self) -> str:
-        """The engine's name; empty until an event shows it."""
-        return self._era.engine
-
-    @property
-    def wire_era(self) -> str:
-        """How the engine encodes, e.g. `map` or `sglang-array-7`; empty before the first store."""
-        return self._era.wire_era
-
-    @property
-    def may_reannounce(self) -> bool | None:
-        """Whether the engine may announce again what is resident; None while it is not known."""
-        return self._era.may_reannounce
-
-    @property
-    def one_copy(self) -> bool:
-        """Whether the engine knows at most one copy of each block, as far as that is known."""
-        return self._era.one_copy
-
-    @property
-    def clears_all(self) -> bool | None:
-        """Whether a clear that names no medium is for every one; None while that is not known."""
-        return self._clears_all or self._era.clears_all
 
     def normalise(self, payload: bytes, *, seq: int, received_at: float, replayed: bool = False) -> Batch:
         """Return the batch in `payload`.
@@ -104,7 +80,7 @@ class Normaliser:
                 self.skipped, self.rank = single.skipped, single.rank
                 single.batch.replayed = replayed
                 return single.batch
-        elif self._first_looks and not self._era.known:
+        elif self._first_looks and not self.era.known:
             self._first_looks -= 1
         else:
             self._until_look = LOOK_EVERY - 1
@@ -140,7 +116,7 @@ class Normaliser:
 
     def unnumbered(self) -> None:
         """Note that the source's messages have no sequence number."""
-        self._era.unnumbered(self._catalogue.engines)
+        self.era.unnumbered(self._catalogue.engines)
 
     def scan(self, messages: Bundle, received_at: float, scanned: Scanned | None = None) -> Scanned:
         """Return the well-formed batches encoded; those given up are for `normalise`.

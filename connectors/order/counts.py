@@ -34,8 +34,3 @@ class StreamCounts:
     """Finished replay requests, by `schemas.reasons.ReplayOutcome`."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Batches that came but were not taken, by `schemas.reasons.LeftOutReason`."""
-
-    @property
-    def gaps(self) -> int:
-        """Gaps that are final."""
-        return sum(self.gaps_by_reason.values())

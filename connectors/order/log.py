@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -31,7 +31,7 @@ from schemas.events import (
     Undecodable,
 )
 from schemas.hashing.content import SCHEME
-from schemas.reasons import ClosedReason, GapReason, Remark
+from schemas.reasons import ClosedReason, GapReason, Remark, UndecodableReason
 from schemas.settings import Connector, hash_domain
 
 _LARGE_PAYLOAD_BYTES = 128 << 10
@@ -40,6 +40,12 @@ _BATCH_BYTES = 40
 _STORED_BYTES = 90
 _REMOVED_BYTES = 30
 _NOTICE_BYTES = 80
+_REMARKED: Mapping[UndecodableReason, Remark] = {
+    "unknown_type": "unknown_type",
+    "no_identity": "no_identity",
+    "no_salt_key": "no_salt_key",
+}
+"""Remarks for what cannot be decoded and concerns the whole stream."""
 
 Observe = Callable[["Source", Event], None]
 """Called with each Opened, Gap, Undecodable and Closed as it happens."""
@@ -58,7 +64,7 @@ NOBODY = Hearers()
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Publisher(Protocol):
+class Facts(Protocol):
     """What records say about the publisher of a stream."""
 
     @property
@@ -88,9 +94,9 @@ class SourceLog:
         resume: StoredPosition | None,
         now: float,
         forwarding: Forwarding = NOTHING_FORWARDED,
-        publisher: Publisher | None = None,
+        facts: Facts | None = None,
     ) -> None:
-        """`publisher` is given where batches come decoded; otherwise the normaliser finds it out."""
+        """`facts` are given where batches come decoded; otherwise the normaliser finds them out."""
         self.source = source
         self.counts = StreamCounts()
         self.normaliser = Normaliser(
@@ -98,7 +104,7 @@ class SourceLog:
             forwarding=forwarding,
             clears_all=source.shared_sequence,
         )
-        self._publisher = publisher or self.normaliser
+        self._facts = facts or self.normaliser.era
         self.runs = RunBuilder(
             source,
             # Blocks compare by what they hold, whatever the engine's own hashes are.
@@ -201,7 +207,7 @@ class SourceLog:
         # It may have waited while batches that came later were taken.
         received_at = max(self.counts.last_received_at, batch.received_at)
         self.took(1, batch.engine_events, skipped, payload_bytes, received_at, batch.ts)
-        self.runs.add(batch, self.size(batch, payload_bytes), now, fingerprint, reached)
+        self.runs.add(batch, self.account_for(batch, payload_bytes), now, fingerprint, reached)
 
     def take_scanned(
         self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
@@ -298,16 +304,13 @@ class SourceLog:
         if not self.runs.incarnation:
             self.runs.incarnation = max(int(now * 1e6), 1)
         self.begun = True
-        if isinstance(event, Undecodable):
-            self.counts.undecodable[event.reason] += event.count
-        if self._observe is not None:
-            self._observe(self.source, event)
+        self._tell(event)
         self.runs.add(Batch(None, now, now, [event]), _BATCH_BYTES + _NOTICE_BYTES, now)
 
-    def size(self, batch: Batch, payload_bytes: int) -> int:
-        """Return about how many bytes a batch takes in a record.
+    def account_for(self, batch: Batch, payload_bytes: int) -> int:
+        """Count and report the Undecodables of a batch; return about how many bytes it takes in a record.
 
-        Also counts and reports its Undecodables, and replaces the events of a batch that is too large.
+        The events of a batch that is too large are replaced.
         """
         if payload_bytes > _LARGE_PAYLOAD_BYTES and len(_encode(batch)) > MAX_BATCH_BYTES:
             batch.events = [Undecodable("frame_too_large", batch.seq)]
@@ -320,25 +323,25 @@ class SourceLog:
             else:
                 size += _NOTICE_BYTES
                 if isinstance(event, Undecodable):
-                    self.counts.undecodable[event.reason] += event.count
-                    if event.reason == "unknown_type":
-                        self.remark("unknown_type", event.event_type or "")
-                    elif event.reason == "no_identity":
-                        self.remark("no_identity")
-                    elif event.reason == "no_salt_key":
-                        self.remark("no_salt_key")
-                    if self._observe is not None:
-                        self._observe(self.source, event)
+                    if (remark := _REMARKED.get(event.reason)) is not None:
+                        self.remark(remark, event.event_type or "")
+                    self._tell(event)
         return size
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Undecodable):
+            self.counts.undecodable[event.reason] += event.count
+        if self._observe is not None:
+            self._observe(self.source, event)
 
     def understands(self, message: Message) -> bool:
         """Tell whether a payload is a batch at all: one that is not decides nothing."""
-        message.understood = message.understood or understood(self._look(message))
+        message.understood = message.understood or understood(self._decoded(message))
         return message.understood
 
     def is_past(self, message: Message) -> bool:
         """Tell whether a batch is older than the last one taken, by the engine's clock."""
-        batch = self._look(message)
+        batch = self._decoded(message)
         return understood(batch) and batch.ts < self.newest_at
 
     def was_given_up(self, message: Message) -> bool:
@@ -346,22 +349,22 @@ class SourceLog:
         if self._given_up is None or message.seq not in self._given_up[0]:
             return False
         _, before, behind = self._given_up
-        batch = self._look(message)
+        batch = self._decoded(message)
         return understood(batch) and before <= batch.ts <= behind
 
-    def taken(self) -> list[EventsRecord]:
+    def take_closed(self) -> list[EventsRecord]:
         """Return the records that were closed since the last call, in order."""
         closed = self.runs.take_closed()
         for record in closed:
-            record.engine = self._publisher.engine
-            record.wire_era = self._publisher.wire_era
-            record.may_reannounce = self._publisher.may_reannounce
-            record.one_copy = self._publisher.one_copy
-            record.clears_all = self._publisher.clears_all
+            record.engine = self._facts.engine
+            record.wire_era = self._facts.wire_era
+            record.may_reannounce = self._facts.may_reannounce
+            record.one_copy = self._facts.one_copy
+            record.clears_all = self._facts.clears_all
             record.remarks = [*self._remarks]
         return closed
 
-    def _look(self, message: Message) -> Batch:
+    def _decoded(self, message: Message) -> Batch:
         return self.normaliser.normalise(message.payload, seq=message.seq, received_at=message.received_at)
 
     def doubt(self, position: SequencePosition, now: float) -> None:

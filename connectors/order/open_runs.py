@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
+from typing import Protocol
 
 from connectors.sources import SourceKey
+from schemas.events import EventsRecord
+
+MIN_TICK_SECONDS = 0.005
+"""Shortest pause between two looks for runs that are due."""
+
+
+def tick_seconds(linger_seconds: float) -> float:
+    """Return the pause between two looks for runs that are due after so many seconds."""
+    return max(linger_seconds / 4, MIN_TICK_SECONDS)
+
+
+class Stream(Protocol):
+    """What has an open run now and then."""
+
+    @property
+    def due_at(self) -> float | None: ...
+    def due(self, now: float) -> list[EventsRecord]: ...
 
 
 class OpenRuns:
@@ -33,3 +52,12 @@ class OpenRuns:
         self._sources.difference_update(due)
         self._asked_at = now
         return due
+
+    def closed(self, streams: Mapping[SourceKey, Stream], now: float) -> Iterator[EventsRecord]:
+        """Close the open runs of these streams that are due, and yield their records."""
+        for source in self.due(now):
+            stream = streams.get(source)
+            if stream is not None:
+                yield from stream.due(now)
+                if stream.due_at is not None:
+                    self.opened(source, stream.due_at)

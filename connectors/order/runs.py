@@ -97,12 +97,8 @@ class RunBuilder:
         if self._packed and batch.events and isinstance(batch.events[-1], Closed):
             self.flush()
         self._append(batch, size, now)
-        seq = batch.seq
-        if seq is not None:
-            if self._first_seq is None:
-                self._first_seq = seq
-            self._last_seq = seq
-            self._last_fingerprint = fingerprint
+        if batch.seq is not None:
+            self._reach(batch.seq, batch.seq, fingerprint)
         if reached is not None:
             self._emitters[reached[0]] = reached[1]
         if self._bytes >= self._record_bytes:
@@ -119,10 +115,7 @@ class RunBuilder:
             data = scanned.encoded[start : ends[last]].tobytes()
             self._append(_Encoded(last + 1 - first, data), len(data), now)
             self._packed = True
-            if self._first_seq is None:
-                self._first_seq = seqs[first]
-            self._last_seq = seqs[last]
-            self._last_fingerprint = rows[FINGERPRINT][last]
+            self._reach(seqs[first], seqs[last], rows[FINGERPRINT][last])
             if self._bytes >= self._record_bytes:
                 self.flush()
             first = last + 1
@@ -136,10 +129,7 @@ class RunBuilder:
         """
         self._append(_Encoded(len(seqs), data), len(data), now, looked_at)
         self._packed = True
-        if self._first_seq is None:
-            self._first_seq = seqs[0]
-        self._last_seq = seqs[-1]
-        self._last_fingerprint = fingerprint
+        self._reach(seqs[0], seqs[-1], fingerprint)
 
     def _append(
         self, batch: Batch | _Encoded, size: int, now: float, looked_at: float = float("-inf")
@@ -153,6 +143,12 @@ class RunBuilder:
                 self._opened(due_at)
         self._batches.append(batch)
         self._bytes += size
+
+    def _reach(self, first: int, last: int, fingerprint: int) -> None:
+        """Note which numbers the batches just appended have."""
+        if self._first_seq is None:
+            self._first_seq = first
+        self._last_seq, self._last_fingerprint = last, fingerprint
 
     def close_due(self, now: float) -> None:
         """Close the open run if it is due; setting the clock back does not make it wait longer."""

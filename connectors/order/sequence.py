@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from zlib import crc32
 
+from schemas.positions import PositionRecord
+
 RECENT_BATCHES = 256
 """How far back a repeated batch is recognised; older numbers can only be those of a new session."""
 MAX_REPLAYED = 1 << 20
@@ -49,6 +51,10 @@ class StoredPosition:
     """Fingerprint of that batch."""
     closed: bool = False
     """Whether the session has ended: the next batch begins another."""
+
+    @classmethod
+    def of(cls, record: PositionRecord) -> StoredPosition:
+        return cls(record.incarnation, record.seq, record.fingerprint, record.closed)
 
 
 class SequencePosition:

@@ -162,7 +162,7 @@ class SourceStream:
             position = log.position
             due = NOTHING if position is None or self._recovery.holding else position.due
             self._slot.admit(due, log.normaliser.until_look, log.runs.room, log.rank)
-        return log.taken()
+        return log.take_closed()
 
     def _take_bundle(self, messages: Bundle, received_at: float, together: Scanned | None) -> None:
         """Take unbroken stretches of well-formed batches at once, and what is between them one by one."""
@@ -185,16 +185,16 @@ class SourceStream:
 
     def _take_each(self, messages: Iterable[Frames], received_at: float) -> None:
         recovery = self._recovery
-        rest = iter(messages)
+        rest = self._numbered(messages, received_at)
         while not recovery.holding:
             other = self._take_due(rest, received_at)
             if other is None:
                 return
-            recovery.hold(self._checked(iter((other,)), received_at), received_at)
+            recovery.hold(self._checked((other,), received_at), received_at)
         recovery.hold(self._checked(rest, received_at), received_at)
 
     def _take_due(self, messages: Iterator[Frames], received_at: float) -> Frames | None:
-        """Take messages as long as each is the next batch; return the first that is not, None at the end."""
+        """Take numbered messages as long as each is the next batch; return the first that is not, or None."""
         log = self._log
         normalise, add = log.normaliser.normalise, log.runs.add
         position = log.position
@@ -203,12 +203,6 @@ class SourceStream:
         published_at = log.newest_at
         other: Frames | None = None
         for frames in messages:
-            if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:
-                numbered = self._with_number(frames)
-                if numbered is None:
-                    self._refuse(frames, received_at)
-                    continue
-                frames = numbered
             payload = frames[2]
             seq = int.from_bytes(frames[1], "big")
             if position is None or seq != due:
@@ -229,7 +223,7 @@ class SourceStream:
             log.ranked(log.normaliser.rank)
             payload_bytes += len(payload)
             published_at = batch.ts
-            add(batch, log.size(batch, len(payload)), received_at, fingerprint)
+            add(batch, log.account_for(batch, len(payload)), received_at, fingerprint)
         if batches:
             log.took(batches, engine_events, skipped, payload_bytes, received_at, published_at)
         return other
@@ -314,14 +308,18 @@ class SourceStream:
                 self._next_number = max(self._next_number, self._log.position.due + 1)
         return self._closed()
 
-    def _checked(self, messages: Iterator[Frames], received_at: float) -> Iterator[Message]:
+    def _numbered(self, messages: Iterable[Frames], received_at: float) -> Iterator[Frames]:
+        """Yield messages of three frames, the second of which has the size of a number."""
         for frames in messages:
-            if len(frames) != 3 or len(frames[1]) != SEQUENCE_BYTES:
-                numbered = self._with_number(frames)
-                if numbered is None:
-                    self._refuse(frames, received_at)
-                    continue
-                frames = numbered
+            if len(frames) == 3 and len(frames[1]) == SEQUENCE_BYTES:
+                yield frames
+            elif (numbered := self._with_number(frames)) is not None:
+                yield numbered
+            else:
+                self._refuse(frames, received_at)
+
+    def _checked(self, messages: Iterable[Frames], received_at: float) -> Iterator[Message]:
+        for frames in messages:
             seq = int.from_bytes(frames[1], "big")
             if seq >= MAX_SEQUENCE:
                 self._refuse(frames, received_at)

@@ -332,12 +332,9 @@ class Positions:
 
     def _compare(self, other: PositionRecord, ends: Mapping[int, int]) -> None:
         """Continue where another connector is in the log, if that is in a later incarnation."""
-        source = other.source
         other.offset = ends[other.partition] - 1
         if self._ledger.overtaken(other) and self._tell_overtaken is not None:
-            self._tell_overtaken(
-                source, StoredPosition(other.incarnation, other.seq, other.fingerprint, other.closed)
-            )
+            self._tell_overtaken(other.source, StoredPosition.of(other))
 
     def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:
         """Return whether a position fits the log as it is: a topic that was made again has other offsets.

@@ -57,7 +57,7 @@ def captured_records(name: str, received_at: float = 1_900_000_000.0) -> Iterato
     normaliser = Normaliser(max_frame_bytes=1 << 24)
     for at, (_, seq, payload) in enumerate(captured_frames(name)):
         batch = normaliser.normalise(payload, seq=int.from_bytes(seq, "big"), received_at=received_at)
-        said = {"engine": normaliser.engine, "wire_era": normaliser.wire_era}
+        said = {"engine": normaliser.era.engine, "wire_era": normaliser.era.wire_era}
         yield record(*([] if at else [opened(batch.ts)]), batch, replica=name, **said)
 
 

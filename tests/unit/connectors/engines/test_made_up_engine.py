@@ -258,11 +258,11 @@ def test_a_description_compiles_nothing_anew() -> None:
 )
 def test_it_is_recognised(event: Any, era: str, may_reannounce: bool) -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 20, catalogue=WITH_QUILT)
-    assert (normaliser.engine, normaliser.wire_era, normaliser.may_reannounce) == ("", "", None)
+    assert (normaliser.era.engine, normaliser.era.wire_era, normaliser.era.may_reannounce) == ("", "", None)
     result = normaliser.scan(Bundle.of([(b"t", bytes(8), encode([1.5, [event], 0]))]), RECEIVED_AT)
     assert result.columns[STATUS].tolist() == [DONE]
-    assert (normaliser.engine, normaliser.wire_era) == ("quilt", era)
-    assert normaliser.may_reannounce is may_reannounce
+    assert (normaliser.era.engine, normaliser.era.wire_era) == ("quilt", era)
+    assert normaliser.era.may_reannounce is may_reannounce
 
 
 PAGE = """\
@@ -295,8 +295,8 @@ def records(stores: Sequence[Any]) -> list[EventsRecord]:
     result = []
     for seq, event in enumerate(stores):
         batch = normaliser.normalise(encode([RECEIVED_AT, [event], 0]), seq=seq, received_at=RECEIVED_AT)
-        said = {"engine": normaliser.engine, "wire_era": normaliser.wire_era}
-        told = record(batch, may_reannounce=normaliser.may_reannounce, **said)
+        said = {"engine": normaliser.era.engine, "wire_era": normaliser.era.wire_era}
+        told = record(batch, may_reannounce=normaliser.era.may_reannounce, **said)
         result.append(msgspec.msgpack.decode(encode(told), type=EventsRecord))
     return result
 

@@ -40,7 +40,7 @@ def read(*events: Any, ts: float = NOW) -> tuple[Batch, Normaliser]:
 
 
 def engine_of(*events: Any) -> str:
-    return read(*events)[1].engine
+    return read(*events)[1].era.engine
 
 
 def trust_of(records: list[EventsRecord]) -> tuple[str, list[str]]:
@@ -88,7 +88,7 @@ def test_a_publisher_is_not_told_by_what_it_leaves_out() -> None:
 def test_nothing_of_multimodal_keys_is_kept() -> None:
     batch, normaliser = read({**TRT_STORED, "mm_keys": [[{"type": "mm_key", "hash": "ab" * 32}]]})
     assert batch.events == [Stored(packed(BIG, 7), 32, 64)]
-    assert normaliser.wire_era == "trtllm-map"
+    assert normaliser.era.wire_era == "trtllm-map"
 
 
 def test_its_simulated_era_is_read_as_it_is_meant() -> None:
@@ -98,7 +98,7 @@ def test_its_simulated_era_is_read_as_it_is_meant() -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 20)
     batch = normaliser.normalise(payload, seq=0, received_at=NOW)
     assert [type(event) for event in batch.events] == [Stored, Removed]
-    assert (normaliser.engine, normaliser.rank) == ("trtllm", 9)
+    assert (normaliser.era.engine, normaliser.rank) == ("trtllm", 9)
     single = scan_single(payload, 0, NOW, NOTHING_FORWARDED)
     assert single is not None
     assert (single.batch, single.rank) == (batch, 9)
@@ -161,7 +161,7 @@ def test_mooncakes_objects_are_told_by_their_keys(legacy: bool) -> None:
         Removed(key, "cpu", "cpu"),
         Cleared("", 0),
     ]
-    assert normaliser.engine == "mooncake"
+    assert normaliser.era.engine == "mooncake"
     assert b"qwen@0" not in encode(batch)
 
 
@@ -208,7 +208,7 @@ def test_events_inside_bins_are_unpacked() -> None:
         Stored(packed(BIG, 7), 0, 0, bytes(8), "storage", "SHARED_STORAGE", store_only=True),
         Removed(packed(1)),
     ]
-    assert normaliser.engine == "llm-d"
+    assert normaliser.era.engine == "llm-d"
     for odd in (b"", b"\xc1", encode(inside), inside + b"\0", encode(7), b"\x91" * 2000):
         assert read(odd)[0].events == [Undecodable("missing_type", 1)]
 

@@ -158,7 +158,7 @@ def plain(engine_events: list[Any]) -> Iterator[tuple[object, ...]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_engine_and_era_are_recognised(name: str) -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 24)
-    assert (normaliser.engine, normaliser.wire_era) == ("", "")
+    assert (normaliser.era.engine, normaliser.era.wire_era) == ("", "")
     for seq, (_, _, payload) in enumerate(captured_frames(name)):
         normaliser.normalise(payload, seq=seq, received_at=0.0)
-    assert (normaliser.engine, normaliser.wire_era) == ERAS[name]
+    assert (normaliser.era.engine, normaliser.era.wire_era) == ERAS[name]

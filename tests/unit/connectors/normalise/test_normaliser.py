@@ -232,14 +232,14 @@ def test_sessions_are_forwarded_only_on_demand() -> None:
 def test_engine_and_era(event: Any, engine: str, era: str) -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 20)
     normaliser.normalise(msgspec.msgpack.encode([1.0, [event], 0]), seq=0, received_at=0.0)
-    assert (normaliser.engine, normaliser.wire_era) == (engine, era)
+    assert (normaliser.era.engine, normaliser.era.wire_era) == (engine, era)
 
 
 def test_an_engine_stays_what_it_is_where_flexkv_would_send_the_same() -> None:
     normaliser = Normaliser(max_frame_bytes=1 << 20)
     for event in (as_map(medium="CPU", group_idx=0), as_map(medium="CPU", token_ids=[])):
         normaliser.normalise(msgspec.msgpack.encode([1.0, [event], 0]), seq=0, received_at=0.0)
-        assert normaliser.engine == "vllm"
+        assert normaliser.era.engine == "vllm"
 
 
 @pytest.mark.parametrize("seq", [(1 << 48) - 1, 1 << 48, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
@@ -261,7 +261,7 @@ def test_a_new_era_of_the_engine_is_noticed_and_decoded_at_once() -> None:
             (stored,) = normaliser.normalise(payload, seq=0, received_at=0.0).events
             assert isinstance(stored, Stored)
             assert stored.group_idx == group_idx
-        assert normaliser.wire_era == era
+        assert normaliser.era.wire_era == era
 
 
 def test_replays_are_marked() -> None:

@@ -99,8 +99,8 @@ def test_only_atom_is_store_only_where_others_have_the_same_medium() -> None:
     assert (events[0].medium, events[0].store_only, done) == ("remote", False, False)
     decoder = Normaliser(max_frame_bytes=1 << 20)
     decoder.normalise(msgspec.msgpack.encode([1.5, [flexkv], 0]), seq=0, received_at=5.0)
-    assert (decoder.engine, decoder.one_copy) == ("flexkv", True)
+    assert (decoder.era.engine, decoder.era.one_copy) == ("flexkv", True)
     atom = ["BlockStored", [1], None, [], 16, None, "REMOTE", None, None, None, None, None, 0]
     (store,) = decoder.normalise(msgspec.msgpack.encode([1.5, [atom], 0]), seq=1, received_at=5.0).events
     assert isinstance(store, Stored)
-    assert (decoder.engine, decoder.one_copy, store.store_only) == ("atom", True, True)
+    assert (decoder.era.engine, decoder.era.one_copy, store.store_only) == ("atom", True, True)

@@ -93,7 +93,7 @@ def test_records_of_a_capture_hold_what_the_normaliser_makes_of_it(name: str) ->
     ]
     assert _notices(records) == [Opened(0, True, SOURCE.endpoint)]
     assert {record.incarnation for record in records} == {int(NOW * 1e6)}
-    assert (records[-1].engine, records[-1].wire_era) == (oracle.engine, oracle.wire_era)
+    assert (records[-1].engine, records[-1].wire_era) == (oracle.era.engine, oracle.era.wire_era)
     assert records[-1].may_reannounce is (name == "vllm-0.33.0-map")
     sizes = [len(msgspec.msgpack.encode(record)) for record in records]
     assert len(sizes) > 3
@@ -113,7 +113,7 @@ def test_gap_stands_in_its_place() -> None:
         (6, Stored),
     ]
     assert _notices(records)[1] == Gap(2, 4, "replay_not_configured")
-    assert (stream.counts.gaps, stream.counts.lost_batches) == (1, 3)
+    assert (stream.counts.gaps_by_reason.total(), stream.counts.lost_batches) == (1, 3)
     assert stream.counts.gaps_by_reason == {"replay_not_configured": 1}
     assert stream.counts.batches == 4
     assert len({record.incarnation for record in records}) == 1
@@ -188,7 +188,11 @@ def test_bad_payload_whose_turn_it_is_makes_no_gap(payload: bytes, comes_again: 
     assert isinstance(event, Undecodable)
     assert (place, event.seq, event.count) == (None, 1, 1)
     assert sum(stream.counts.undecodable.values()) == 1
-    assert (stream.counts.gaps, stream.counts.restarts, stream.counts.duplicates) == (0, 0, 0)
+    assert (stream.counts.gaps_by_reason.total(), stream.counts.restarts, stream.counts.duplicates) == (
+        0,
+        0,
+        0,
+    )
 
 
 def test_bad_frames_before_first_contact_are_told_in_the_incarnation_that_follows() -> None:
