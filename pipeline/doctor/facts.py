@@ -76,7 +76,7 @@ class LogFacts:
     incarnation: int
     last_seq: int | None
     """Newest sequence number of that incarnation; None when only notices were seen."""
-    told_at: float
+    written_at: float
     """When its newest record was written."""
     settled: tuple[int, int] | None = None
     """(incarnation, sequence number) of the newest record that the tables must show by now."""
@@ -90,7 +90,7 @@ class PositionFacts:
     seq: int | None
     partition: int = 0
     """Of the events topic."""
-    told_at: float = 0.0
+    written_at: float = 0.0
     """When that was written."""
     settled: tuple[int, int] | None = None
     """(incarnation, sequence number) of the newest position that the tables must show by now."""
@@ -156,7 +156,7 @@ class HealthFacts:
 
 
 @dataclass(frozen=True)
-class LifeFacts:
+class SessionFacts:
     """The newest session of a source in `sources`."""
 
     model: str
@@ -239,7 +239,7 @@ class StoreFacts:
     """Of `stream_health_10s`, however old it is."""
     health: Mapping[SourceId, HealthFacts] = field(default_factory=dict)
     """Of the last hour."""
-    lives: Mapping[SourceId, LifeFacts] = field(default_factory=dict)
+    sessions: Mapping[SourceId, SessionFacts] = field(default_factory=dict)
     hashes: Mapping[SourceId, HashFacts] = field(default_factory=dict)
     counters_fell: Mapping[SourceId, tuple[float, ...]] = field(default_factory=dict)
     """When one of the engine's own counters was lower than before, within the last hour."""
@@ -265,10 +265,10 @@ class Facts:
     def sources(self) -> list[SourceId]:
         """Return every source that is configured, or that tables or log know and that is not removed."""
         known = set(self.configured) | set(self.kafka.log) | set(self.store.health)
-        known |= {source for source, life in self.store.lives.items() if life.closed_at is None}
+        known |= {source for source, session in self.store.sessions.items() if session.closed_at is None}
         return sorted(source for source in known if source in self.configured or not self.removed(source))
 
     def removed(self, source: SourceId) -> bool:
         """Return whether a source ended because it is no longer configured or discovered."""
-        life = self.store.lives.get(source)
-        return life is not None and life.closed_reason == "removed"
+        session = self.store.sessions.get(source)
+        return session is not None and session.closed_reason == "removed"

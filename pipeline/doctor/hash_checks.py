@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipeline.doctor.facts import Facts, LifeFacts
+from pipeline.doctor.facts import Facts, SessionFacts
 from pipeline.doctor.finding import Finding
 from pipeline.doctor.naming import source_name
 from schemas.hashing.content import SCHEME
@@ -16,14 +16,14 @@ _SAME_CONTENT = "give all engines the same block size and all connectors the sam
 
 def hash_findings(facts: Facts) -> Iterator[Finding]:
     """Yield hash domains whose living sources cannot, or may not, hash alike."""
-    domains: dict[str, list[tuple[str, LifeFacts]]] = {}
-    for source, life in sorted(facts.store.lives.items()):
+    domains: dict[str, list[tuple[str, SessionFacts]]] = {}
+    for source, session in sorted(facts.store.sessions.items()):
         # Blocks of equal content have one content hash, whatever the engine.
-        if life.closed_at is None and not _is_of_content(life):
-            domains.setdefault(life.hash_domain, []).append((source_name(source), life))
+        if session.closed_at is None and not _is_of_content(session):
+            domains.setdefault(session.hash_domain, []).append((source_name(source), session))
     for domain, members in domains.items():
-        engines = sorted({life.engine for _, life in members if life.engine})
-        eras = sorted({life.wire_era for _, life in members if life.wire_era})
+        engines = sorted({session.engine for _, session in members if session.engine})
+        eras = sorted({session.wire_era for _, session in members if session.wire_era})
         subjects = tuple(name for name, _ in members)
         if len(engines) > 1:
             yield Finding(
@@ -51,22 +51,22 @@ def _found(facts: Facts) -> Iterator[Finding]:
     alone: dict[tuple[str, str], list[str]] = {}
     alike: dict[str, list[tuple[frozenset[str], list[str]]]] = {}
     for source, hashes in sorted(facts.store.hashes.items()):
-        life = facts.store.lives.get(source)
-        if life is None or life.closed_at is not None:
+        session = facts.store.sessions.get(source)
+        if session is None or session.closed_at is not None:
             continue
         if hashes.alone:
-            remedy = _SAME_CONTENT if _is_of_content(life) else _SAME_HASHES
-            alone.setdefault((life.hash_domain, remedy), []).append(source_name(source))
+            remedy = _SAME_CONTENT if _is_of_content(session) else _SAME_HASHES
+            alone.setdefault((session.hash_domain, remedy), []).append(source_name(source))
             continue
         # Groups differ from shard to shard: one in common is enough, and joins those known before.
         groups, members = hashes.groups, [source_name(source)]
         others: list[tuple[frozenset[str], list[str]]] = []
-        for known, names in alike.get(life.hash_domain, []):
+        for known, names in alike.get(session.hash_domain, []):
             if known & groups:
                 groups, members = known | groups, names + members
             else:
                 others.append((known, names))
-        alike[life.hash_domain] = [*others, (groups, members)]
+        alike[session.hash_domain] = [*others, (groups, members)]
     for (domain, remedy), names in alone.items():
         yield Finding(
             "hashes-not-comparable",
@@ -90,6 +90,6 @@ def _found(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _is_of_content(life: LifeFacts) -> bool:
+def _is_of_content(session: SessionFacts) -> bool:
     """Return whether blocks are named by what they hold, and not by the engine's own hashes."""
-    return life.hash_domain.startswith(hash_domain(life.model, SCHEME, ""))
+    return session.hash_domain.startswith(hash_domain(session.model, SCHEME, ""))

@@ -92,14 +92,14 @@ _TROUBLES: dict[Remark, _Trouble] = {
 
 def remark_findings(facts: Facts) -> Iterator[Finding]:
     """Yield one finding for each kind of remark that a living source has."""
-    lives = facts.store.lives
+    sessions = facts.store.sessions
     for reason, trouble in _TROUBLES.items():
         found: dict[SourceId, str] = {}
         over: dict[SourceId, str] = {}
         for source in facts.sources():
-            if source in lives and lives[source].closed_at is None:
-                ended = trouble.over and lives[source].trust != "degraded"
-                remarks = [remark.partition(":") for remark in lives[source].remarks]
+            if source in sessions and sessions[source].closed_at is None:
+                ended = trouble.over and sessions[source].trust != "degraded"
+                remarks = [remark.partition(":") for remark in sessions[source].remarks]
                 abouts = [about for name, _, about in remarks if name == reason]
                 if abouts:
                     (over if ended else found)[source] = " ".join(filter(None, abouts))

@@ -97,7 +97,7 @@ def _wrapped(line: str, width: int | None) -> list[str]:
 
 
 def _figures(facts: Facts, source: SourceId) -> dict[str, Any]:
-    row, life = facts.store.health.get(source), facts.store.lives.get(source)
+    row, session = facts.store.health.get(source), facts.store.sessions.get(source)
     log, position = facts.kafka.log.get(source), facts.kafka.positions.get(source)
     heard = row if row and row.last_seq >= 0 else None
     return {
@@ -105,21 +105,21 @@ def _figures(facts: Facts, source: SourceId) -> dict[str, Any]:
         "dp_rank": source[1],
         "connected": row.connected if row else None,
         "last_batch_at": row.last_batch_at if row else None,
-        "incarnation": row.incarnation if row else life.incarnation if life else None,
+        "incarnation": row.incarnation if row else session.incarnation if session else None,
         "position_seq": position.seq if position else None,
         "log_seq": log.last_seq if log else None,
-        "table_seq": heard.last_seq if heard else life.last_seq if life else None,
+        "table_seq": heard.last_seq if heard else session.last_seq if session else None,
         "gap_batches": row.gap_batches if row else None,
         "replayed_batches": row.replayed_batches if row else None,
         "lost_batches": row.lost_batches if row else None,
-        "trust": life.trust if life else heard.trust if heard else None,
-        "trust_since": life.trust_since if life else None,
+        "trust": session.trust if session else heard.trust if heard else None,
+        "trust_since": session.trust_since if session else None,
         "drift_blocks": row.drift_blocks if row else None,
         "drift_since": row.drift_since if row else None,
-        "closed": life.closed_reason if life and life.closed_at is not None else None,
-        "hash_domain": life.hash_domain if life else None,
-        "engine": life.engine if life else None,
-        "wire_era": life.wire_era if life else None,
+        "closed": session.closed_reason if session and session.closed_at is not None else None,
+        "hash_domain": session.hash_domain if session else None,
+        "engine": session.engine if session else None,
+        "wire_era": session.wire_era if session else None,
     }
 
 

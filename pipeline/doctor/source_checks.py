@@ -26,7 +26,7 @@ DUPLICATES = 100
 def source_findings(facts: Facts) -> Iterator[Finding]:
     """Yield what is wrong with sources; sources with the same trouble share a finding."""
     sources = facts.sources()
-    health, lives = facts.store.health, facts.store.lives
+    health, sessions = facts.store.health, facts.store.sessions
     if facts.store.whole and facts.kafka.unavailable is None and not sources:
         yield Finding(
             "no-source",
@@ -36,7 +36,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
         )
     log = facts.kafka.log
     log_known = facts.kafka.unavailable is None and facts.kafka.log_seconds >= SILENT_SECONDS
-    never = [source for source in sources if not {source} & (log.keys() | health.keys() | lives.keys())]
+    never = [source for source in sources if not {source} & (log.keys() | health.keys() | sessions.keys())]
     if never and log_known and facts.store.whole:
         yield Finding(
             "source-unknown",
@@ -50,7 +50,7 @@ def source_findings(facts: Facts) -> Iterator[Finding]:
             source
             for source in sources
             if source not in never
-            and (source not in log or facts.at - log[source].told_at > SILENT_SECONDS)
+            and (source not in log or facts.at - log[source].written_at > SILENT_SECONDS)
             and not facts.removed(source)
         ]
         if mute:
@@ -90,13 +90,13 @@ def _disconnected(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
 
 
 def _degraded(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    lives, health = facts.store.lives, facts.store.health
+    sessions, health = facts.store.sessions, facts.store.health
     found: defaultdict[str, dict[SourceId, str]] = defaultdict(dict)
     for source in sources:
-        life, row = lives.get(source), health.get(source)
-        if life is not None and life.closed_at is None:
+        session, row = sessions.get(source), health.get(source)
+        if session is not None and session.closed_at is None:
             lost = f", {row.lost_batches} batches lost in the last hour" if row and row.lost_batches else ""
-            found[life.trust][source] = f"since {clock(life.trust_since)}{lost}"
+            found[session.trust][source] = f"since {clock(session.trust_since)}{lost}"
     yield from of_sources(
         "trust-degraded",
         "problem",
@@ -175,13 +175,13 @@ def _replayed(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
 
 def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
     found = {
-        source: life.wire_era
-        for source, life in facts.store.lives.items()
+        source: session.wire_era
+        for source, session in facts.store.sessions.items()
         if source in sources
-        and life.closed_at is None
-        and life.wire_era
-        and not life.engine
-        and life.last_seq >= LOOKED_AT
+        and session.closed_at is None
+        and session.wire_era
+        and not session.engine
+        and session.last_seq >= LOOKED_AT
     }
     return of_sources(
         "engine-unknown",
@@ -195,11 +195,11 @@ def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
 
 
 def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
-    lives, health = facts.store.lives, facts.store.health
+    sessions, health = facts.store.sessions, facts.store.health
     found = [
         source
         for source in sources
-        if (source in lives and lives[source].superseded >= SUPERSEDED)
+        if (source in sessions and sessions[source].superseded >= SUPERSEDED)
         or (source in health and health[source].duplicate_batches > max(DUPLICATES, health[source].batches))
     ]
     if found:
@@ -215,8 +215,8 @@ def _contested(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
 def _fallen(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
     found = []
     for source in sources:
-        life = facts.store.lives.get(source)
-        openings = life.openings if life else ()
+        session = facts.store.sessions.get(source)
+        openings = session.openings if session else ()
         for fell in facts.store.counters_fell.get(source, ()):
             if facts.at - fell > FELL_BESIDE_SECONDS and not any(
                 abs(opened - fell) <= FELL_BESIDE_SECONDS for opened in openings

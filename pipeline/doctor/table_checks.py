@@ -92,10 +92,10 @@ def _unusable(store: StoreFacts) -> Iterator[Finding]:
 
 def _shown(facts: Facts, source: SourceId) -> tuple[int, int]:
     """Return incarnation and sequence number of the newest batch that the tables show of a source."""
-    row, life = facts.store.health.get(source), facts.store.lives.get(source)
+    row, session = facts.store.health.get(source), facts.store.sessions.get(source)
     return max(
         (row.incarnation, row.last_seq) if row else (0, -1),
-        (life.incarnation, life.last_seq) if life else (0, -1),
+        (session.incarnation, session.last_seq) if session else (0, -1),
     )
 
 
@@ -112,7 +112,7 @@ def _lost(facts: Facts) -> Iterator[Finding]:
         source: f"published to {position.settled[1]}, tables to {_shown(facts, source)[1]}"
         for source, position in sorted(kafka.positions.items())
         if position.settled is not None
-        and facts.at - position.told_at <= POSITION_SECONDS
+        and facts.at - position.written_at <= POSITION_SECONDS
         and waiting.get(position.partition) == 0
         and _shown(facts, source) < position.settled
     }

@@ -19,8 +19,8 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import catalogue, topic_name
 from connectors.process.tls_files import CertificateUnreadable
 from pipeline.doctor.asking.groups import ask_group
+from pipeline.doctor.asking.lmcache import ask_reports
 from pipeline.doctor.asking.log_reader import LogReader
-from pipeline.doctor.asking.reports import ask_reports
 from pipeline.doctor.facts import GroupFacts, KafkaFacts, TopicFacts
 from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.topics import Found, describe
@@ -82,8 +82,8 @@ async def _ask(settings: Settings, now: float, seconds: float, unanswered: dict[
         for name, answer in configs.items():
             if isinstance(answer, str):
                 unanswered[f"the configuration of {name}"] = answer
-        told = {name: answer for name, answer in configs.items() if isinstance(answer, dict)}
-        topics = [replace(topic, config=told.get(topic.name, {})) for topic in topics]
+        readable = {name: answer for name, answer in configs.items() if isinstance(answer, dict)}
+        topics = [replace(topic, config=readable.get(topic.name, {})) for topic in topics]
         present = {topic.name: topic.partitions for topic in topics if topic.partitions}
         groups = []
         for name, source, _ in _agents(settings):
@@ -216,7 +216,7 @@ async def _tail(
         if partition.topic == positions:
             reader.position(record.value, at)
         elif partition.topic == set_aside:
-            reader.left_out(record.value)
+            reader.set_aside_record(record.value)
         elif partition.topic in checkpoints:
             reader.checkpoint(partition.topic, partition.partition, at, record.key, record.value)
         else:

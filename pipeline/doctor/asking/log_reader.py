@@ -17,7 +17,6 @@ from schemas.set_aside import SetAsideRecord
 SETTLE_SECONDS = 20.0
 """The tables show a record by then: a checkpoint takes seconds, also when ClickHouse is slow."""
 
-
 _set_aside = msgspec.msgpack.Decoder(SetAsideRecord).decode
 _topics = msgspec.msgpack.Decoder(StateTopics).decode
 _position = msgspec.msgpack.Decoder(PositionRecord).decode
@@ -69,7 +68,7 @@ class LogReader:
             settled = (record.incarnation, record.seq)
         self.positions[source] = PositionFacts(record.incarnation, record.seq, record.partition, at, settled)
 
-    def left_out(self, value: bytes | None) -> None:
+    def set_aside_record(self, value: bytes | None) -> None:
         """Take a record of the topic of records set aside."""
         try:
             record = _set_aside(value or b"")

@@ -18,7 +18,7 @@ from pipeline.clickhouse.rights import LOCAL
 from pipeline.clickhouse.sql_files import migrations, outdated
 from pipeline.clickhouse.view_files import RECORDED
 from pipeline.doctor.asking.engines import ask_engines
-from pipeline.doctor.facts import HashFacts, HealthFacts, LifeFacts, SourceId, StoreFacts, Unanswered
+from pipeline.doctor.facts import HashFacts, HealthFacts, SessionFacts, SourceId, StoreFacts, Unanswered
 from pipeline.errors import StoreBusy, StoreUnavailable
 from schemas.settings import ClickHouse
 
@@ -43,7 +43,7 @@ WHERE window >= now('UTC') - INTERVAL 1 HOUR
     AND toStartOfHour(window) >= toStartOfHour(now('UTC') - INTERVAL 1 HOUR)
 GROUP BY replica, dp_rank
 """
-_LIVES = """
+_SESSIONS = """
 SELECT
     replica, dp_rank,
     argMax(model, incarnation),
@@ -229,10 +229,10 @@ def _health(client: Client, store: ClickHouse) -> Mapping[SourceId, HealthFacts]
     }
 
 
-def _lives(client: Client, store: ClickHouse) -> Mapping[SourceId, LifeFacts]:
-    rows = client.query(_LIVES.format(database=store.database)).result_rows
+def _sessions(client: Client, store: ClickHouse) -> Mapping[SourceId, SessionFacts]:
+    rows = client.query(_SESSIONS.format(database=store.database)).result_rows
     return {
-        (row[0], row[1]): LifeFacts(
+        (row[0], row[1]): SessionFacts(
             model=row[2],
             incarnation=row[3],
             opened_at=row[4] / 1000,
@@ -273,7 +273,7 @@ _QUESTIONS: dict[str, tuple[str, Callable[[Client, ClickHouse], Any]]] = {
     "clock": ("the clock", _clock),
     "newest_window": ("the newest window", _newest),
     "health": ("stream_health_10s", _health),
-    "lives": ("sources", _lives),
+    "sessions": ("sources", _sessions),
     "hashes": ("source_hashes", _hashes),
     "counters_fell": ("engine_counters", _fallen),
     "engines": ("engine_counters", ask_engines),

@@ -17,8 +17,8 @@ from connectors.lmcache.servers import Servers
 from connectors.lmcache.topic_reader import TopicReader
 from connectors.publish.publisher import Publisher
 from connectors.telemetry.events import Telemetry
-from pipeline.doctor.asking import reports as asking
-from pipeline.doctor.asking.reports import ask_reports
+from pipeline.doctor.asking import lmcache as asking
+from pipeline.doctor.asking.lmcache import ask_reports
 from pipeline.local.broker.embedded import EmbeddedBroker
 from schemas.settings import Connector, Kafka, Lmcache, Settings
 from tests.support.growing_topics import grow, make

@@ -180,7 +180,7 @@ async def test_tables_tell_of_each_source(settings: Settings, own: Settings) -> 
     assert (health.lost_batches, health.gap_batches, health.batches) == (3, 6, 20)
     assert health.drift_blocks == 4
     assert health.drift_since == pytest.approx(now - 30, abs=0.01)
-    life = facts.lives["a", 0]
+    life = facts.sessions["a", 0]
     assert (life.incarnation, life.engine, life.trust, life.closed_at) == (9, "sglang", "degraded", None)
     assert life.trust_since == pytest.approx(now - 30, abs=0.01)
     assert (life.superseded, len(life.openings)) == (1, 2)

@@ -16,10 +16,10 @@ from pipeline.doctor.facts import (
     HashFacts,
     HealthFacts,
     KafkaFacts,
-    LifeFacts,
     LogFacts,
     PositionFacts,
     ReportsFacts,
+    SessionFacts,
     SetAsideFacts,
     StoreFacts,
     TopicFacts,
@@ -53,7 +53,7 @@ HEALTH = HealthFacts(
     batches=42,
     restarts=0,
 )
-OPEN = LifeFacts(
+OPEN = SessionFacts(
     model="m",
     incarnation=LIFE,
     opened_at=NOW - 3000,
@@ -94,7 +94,7 @@ HEALTHY_FACTS = Facts(
         "http://c:8123",
         written_at=NOW - 2,
         health=dict.fromkeys((A, B), HEALTH),
-        lives=dict.fromkeys((A, B), OPEN),
+        sessions=dict.fromkeys((A, B), OPEN),
     ),
 )
 
@@ -112,13 +112,13 @@ def health(**changes: Any) -> Facts:
 
 
 def life(**changes: Any) -> Facts:
-    return store(lives={A: replace(OPEN, **changes), B: OPEN})
+    return store(sessions={A: replace(OPEN, **changes), B: OPEN})
 
 
 def content(**changes: Any) -> Facts:
     """The same with content hashes, of a model whose name has a slash."""
     named = replace(OPEN, model="org/m", hash_domain="org/m/content/default")
-    return store(lives={A: replace(named, **changes), B: named})
+    return store(sessions={A: replace(named, **changes), B: named})
 
 
 def topic(**changes: Any) -> Facts:
@@ -164,7 +164,7 @@ def position(**changes: Any) -> Facts:
         position(settled=(LIFE, 41)),
         position(settled=None),
         position(partition=1),  # records of that one wait
-        position(told_at=NOW - 600),  # nobody reads it any more
+        position(written_at=NOW - 600),  # nobody reads it any more
     ],
 )
 def test_what_may_still_come_is_not_lost(facts: Facts) -> None:
@@ -223,7 +223,7 @@ PLANTED: list[tuple[str, str, Facts, tuple[str, ...]]] = [
     ("rows-old", "problem", store(newest_window=NOW - 18_000), ()),
     ("rows-behind-log", "problem", log(settled=(LIFE, 42)), ON_A),
     ("rows-behind-log", "problem", log(settled=(LIFE + 1, 0)), ON_A),
-    ("connector-silent", "problem", log(told_at=NOW - 80), ON_A),
+    ("connector-silent", "problem", log(written_at=NOW - 80), ON_A),
     ("connector-silent", "problem", kafka(log={B: HEALTHY_FACTS.kafka.log[B]}), ON_A),
     ("source-unknown", "problem", replace(HEALTHY_FACTS, configured=(A, B, ("c", 3))), ("c/3",)),
     ("source-disconnected", "problem", health(connected=False), ON_A),
@@ -294,7 +294,7 @@ HARMLESS: dict[str, Callable[[], Facts]] = {
     "a source that the log has and the settings do not": lambda: replace(HEALTHY_FACTS, configured=(B,)),
     "counters that fell at a restart that was seen": lambda: store(
         counters_fell={A: (NOW - 1000,)},
-        lives={A: replace(OPEN, openings=(NOW - 990,)), B: OPEN},
+        sessions={A: replace(OPEN, openings=(NOW - 990,)), B: OPEN},
     ),
     "batches that a restarted connector repeated": lambda: health(duplicate_batches=90, batches=42),
     "a page that agrees": lambda: store(engines={A: ENGINE, B: replace(ENGINE, usage=0.91, entries=660)}),
@@ -358,7 +358,7 @@ def test_sources_with_the_same_trouble_share_a_finding_that_stays_short() -> Non
         store=replace(
             HEALTHY_FACTS.store,
             health={source: replace(HEALTH, connected=False) for source in sources},
-            lives=dict.fromkeys(sources, OPEN),
+            sessions=dict.fromkeys(sources, OPEN),
         ),
     )
     (finding,) = diagnose(facts)
@@ -423,7 +423,7 @@ def test_hash_groups_of_several_shards_are_joined() -> None:
     groups = {"a": {"a"}, "b": {"b"}, "c": {"a", "b"}, "d": {"d"}, "e": {"d", "e"}, "lonely": {"x"}}
     sources = [(name, 0) for name in groups]
     facts = store(
-        lives=dict.fromkeys(sources, OPEN),
+        sessions=dict.fromkeys(sources, OPEN),
         hashes={source: HashFacts(False, frozenset(groups[source[0]])) for source in sources},
     )
     (finding,) = hash_findings(facts)
@@ -436,7 +436,7 @@ def test_who_is_alone_is_told_what_decides_its_hashes() -> None:
     hashes = {A: HashFacts(True, frozenset({"a/0@1"})), B: HashFacts(False, frozenset({"b/0@1"}))}
     (finding,) = diagnose(store(hashes=hashes))
     assert "PYTHONHASHSEED" in finding.remedy
-    (finding,) = diagnose(store(lives=content().store.lives, hashes=hashes))
+    (finding,) = diagnose(store(sessions=content().store.sessions, hashes=hashes))
     assert (finding.code, finding.subjects) == ("hashes-not-comparable", ON_A)
     assert "block size" in finding.remedy
     assert "`content_key_file`" in finding.remedy
@@ -473,12 +473,12 @@ def test_a_remark_says_what_it_is_about() -> None:
 
 def test_unknown_types_are_a_problem_until_all_that_they_may_have_changed_was_cleared() -> None:
     unknown = replace(OPEN, remarks=("unknown_type:BlockA",))
-    found = diagnose(store(lives={A: replace(unknown, trust="degraded"), B: unknown}))
+    found = diagnose(store(sessions={A: replace(unknown, trust="degraded"), B: unknown}))
     assert [(one.severity, one.subjects) for one in found if one.code == "unknown-type"] == [
         ("problem", ("a/0",)),
         ("note", ("b/0",)),
     ]
-    assert diagnose(store(lives={A: unknown, B: unknown}))[0].message == (
+    assert diagnose(store(sessions={A: unknown, B: unknown}))[0].message == (
         "engines published events of types that this kvlens does not know; what those may have changed is "
         "cleared: a/0 BlockA; b/0 BlockA"
     )

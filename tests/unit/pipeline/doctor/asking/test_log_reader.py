@@ -85,8 +85,8 @@ def test_records_set_aside_are_named_once_each() -> None:
     one = SetAsideRecord("kvlens.events.v1", 3, 812, "bad_time", "", NOW, 9, replica="a", dp_rank=0)
     other = SetAsideRecord("kvlens.events.v1", 3, 813, "malformed", "", NOW, 1)
     for record in (one, other, one):
-        reader.left_out(msgspec.msgpack.encode(record))
-    reader.left_out(b"\xc1")
+        reader.set_aside_record(msgspec.msgpack.encode(record))
+    reader.set_aside_record(b"\xc1")
     assert list(reader.set_aside.values()) == [
         SetAsideFacts("kvlens.events.v1[3] offset 812", "bad_time", "a/0"),
         SetAsideFacts("kvlens.events.v1[3] offset 813", "malformed", ""),
