@@ -31,7 +31,7 @@ from pipeline.worker.checkpoint.log import CheckpointLog
 from pipeline.worker.checkpoint.record import Record
 from schemas.checkpoints import META_KEY, TOPICS_KEY
 from schemas.fleet_checkpoints import HEAD_KEY
-from schemas.settings import Settings
+from schemas.settings import Kafka, Settings
 
 _COORDINATOR_SECONDS = 0.3
 _COORDINATOR_TRIES = 10
@@ -80,7 +80,8 @@ class Rebuild:
 
     async def refuse_members(self) -> None:
         """Raise GroupInUse if a worker runs."""
-        for group in (self._group("replica"), self._group("fleet")):
+        for agent in AGENTS:
+            group = group_name(self._settings.kafka, agent)
             members = await self._members(group)
             if members:
                 raise GroupInUse(group, members)
@@ -102,9 +103,9 @@ class Rebuild:
         """Discard the checkpoints and the residency topic. It may be repeated. Raises CheckpointFailed."""
         events = await self._extent(self._events)
         # All possible writers are fenced first: from then on the end of the residency topic does not move.
-        async with self._logs("replica", self._events, events) as replica:
+        async with self._logs("replica", events) as replica:
             residency = await self._extent(self._residency)
-            async with self._logs("fleet", self._residency, residency) as fleet:
+            async with self._logs("fleet", residency) as fleet:
                 # The first step is the one that a user may lack the right for.
                 await self._empty(residency)
                 count = await self._forget("replica", replica, events.begins)
@@ -142,9 +143,11 @@ class Rebuild:
         return count
 
     @asynccontextmanager
-    async def _logs(self, agent: str, topic: str, extent: Extent) -> AsyncIterator[list[CheckpointLog]]:
+    async def _logs(self, agent: str, extent: Extent) -> AsyncIterator[list[CheckpointLog]]:
+        kafka = self._settings.kafka
+        group = group_name(kafka, agent)
         logs = [
-            CheckpointLog(self._settings.kafka, group=self._group(agent), topic=topic, partition=number)
+            CheckpointLog(kafka, group=group, topic=extent.topic, partition=number)
             for number in extent.begins
         ]
         try:
@@ -152,9 +155,6 @@ class Rebuild:
             yield logs
         finally:
             await asyncio.gather(*(log.close() for log in logs))
-
-    def _group(self, agent: str) -> str:
-        return group_name(self._settings.kafka, agent)
 
     async def _extent(self, topic: str) -> Extent:
         partitions = [TopicPartition(topic, number) for number in range(self._partitions[topic])]
@@ -192,14 +192,24 @@ async def opened_rebuild(settings: Settings) -> AsyncIterator[Rebuild]:
     # Else a missing right to move the groups' offsets would only show once the residency topic is emptied.
     await may_join(kafka, [group_name(kafka, agent) for agent in AGENTS])
     await may_write(kafka, writers(kafka, AGENTS, {topic.key: topic for topic in found}))
+    # It reads uncommitted records too: the topic's end is asked for when nobody can write any more.
+    async with started_clients(kafka) as (admin, consumer):
+        yield Rebuild(settings, partitions, consumer, admin)
+
+
+@asynccontextmanager
+async def started_clients(
+    kafka: Kafka, isolation_level: str = "read_uncommitted"
+) -> AsyncIterator[tuple[AIOKafkaAdminClient, AIOKafkaConsumer]]:
+    """Yield an admin client and a consumer; raise KafkaUnavailable if the brokers go away."""
     options = client_options(kafka)
     admin = AIOKafkaAdminClient(**options)
     try:
         await admin.start()
-        # It reads uncommitted records too: the topic's end is asked for when nobody can write any more.
-        async with started_consumer(enable_auto_commit=False, **options) as consumer:
-            yield Rebuild(settings, partitions, consumer, admin)
+        reading = started_consumer(enable_auto_commit=False, isolation_level=isolation_level, **options)
+        async with reading as consumer:
+            yield admin, consumer
     except KAFKA_FAILURES as error:
-        raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
+        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await admin.close()

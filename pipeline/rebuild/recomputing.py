@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
-from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
-from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.membership import group_name
-from pipeline.rebuild.discard import Discarded, Extent
+from pipeline.rebuild.discard import Discarded, Extent, started_clients
 from schemas.settings import Settings
 
 _EVERY_SECONDS = 1.0
@@ -60,30 +56,21 @@ async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing],
 
     Raises KafkaUnavailable.
     """
-    options = client_options(settings.kafka)
     residency = topic_name(settings.kafka, "residency")
     shards = [TopicPartition(residency, number) for number in range(begun.shards)]
     began = time.monotonic()
-    admin = AIOKafkaAdminClient(**options)
-    try:
-        await admin.start()
-        committed = started_consumer(enable_auto_commit=False, isolation_level="read_committed", **options)
-        async with committed as consumer:
-            while True:
-                replica = await _committed(admin, group_name(settings.kafka, "replica"), begun.events.topic)
-                done, total = _done(begun.events, replica)
-                # Asked for after the replica agent's offsets, so that no change it announced is left out.
-                ends = await consumer.end_offsets(shards)
-                fleet = await _committed(admin, group_name(settings.kafka, "fleet"), residency)
-                left = await _left(consumer, fleet, ends, one_by_one=done >= total)
-                say(Standing(time.monotonic() - began, done, total, left))
-                if done >= total and not left:
-                    return
-                await asyncio.sleep(_EVERY_SECONDS)
-    except KAFKA_FAILURES as error:
-        raise KafkaUnavailable(settings.kafka.bootstrap_servers, failure_reason(error)) from error
-    finally:
-        await admin.close()
+    async with started_clients(settings.kafka, "read_committed") as (admin, consumer):
+        while True:
+            replica = await _committed(admin, group_name(settings.kafka, "replica"), begun.events.topic)
+            done, total = _done(begun.events, replica)
+            # Asked for after the replica agent's offsets, so that no change it announced is left out.
+            ends = await consumer.end_offsets(shards)
+            fleet = await _committed(admin, group_name(settings.kafka, "fleet"), residency)
+            left = await _left(consumer, fleet, ends, one_by_one=done >= total)
+            say(Standing(time.monotonic() - began, done, total, left))
+            if done >= total and not left:
+                return
+            await asyncio.sleep(_EVERY_SECONDS)
 
 
 def _done(events: Extent, committed: Mapping[int, int]) -> tuple[int, int]:
