@@ -149,16 +149,16 @@ class Agent(Generic[_Record, _Cut]):
         next_offset: int = self.owned[number].state.next_offset
         if self.role.reader.contiguous:
             return next_offset
-        topic_partition = TP(self.role.topic, number)
         # Asked for first: what is fetched in between shows as not applied.
+        asked = self.app.consumer.position(TP(self.role.topic, number))
         try:
-            position = await asyncio.wait_for(self.app.consumer.position(topic_partition), _POSITION_SECONDS)
+            position = await asyncio.wait_for(asked, _POSITION_SECONDS)
         except (KafkaError, asyncio.TimeoutError):  # reassigned just now
             return next_offset
         if number not in self.owned:
             return next_offset
         next_offset = self.owned[number].state.next_offset
-        if self.app.consumer.last_fetched.get(topic_partition, -1) >= next_offset:
+        if self._fetched(number) >= next_offset:
             return next_offset
         return max(next_offset, position or 0)
 
@@ -226,7 +226,7 @@ class Agent(Generic[_Record, _Cut]):
                 self._metrics.partitions.labels(self.role.name).set(len(loaded))
                 self._metrics.rebalances.labels(self.role.name).inc()
                 _log.info("partitions assigned", agent=self.role.name, partitions=numbers)
-                self._rounds.taken_over()
+                self._rounds.sink.taken_over()
         except Exception as error:
             # Faust would log it and go on without a position.
             self._fatal(error)
@@ -266,7 +266,7 @@ class Agent(Generic[_Record, _Cut]):
             if leaving:
                 await self._rounds.save(leaving)
                 await asyncio.gather(*(owned.log.close() for owned in leaving))
-                self._rounds.given_up()
+                self._rounds.sink.given_up()
                 for owned in leaving:
                     self._metrics.given_up(self.role.name, owned.partition)
 
@@ -337,13 +337,12 @@ class Agent(Generic[_Record, _Cut]):
 
         A consumer then goes on at the beginning, and where nothing more comes no gap would show it.
         """
-        fetched = self.app.consumer.last_fetched
         for number, beginning in beginnings.items():
             owned = self.owned.get(number)
             if owned is None:
                 continue
             next_offset = owned.state.next_offset
-            known = max(next_offset, fetched.get(TP(self.role.topic, number), -1) + 1)
+            known = max(next_offset, self._fetched(number) + 1)
             if beginning > known + self._markers:
                 raise RecordsRemoved(self.role.topic, number, next_offset, beginning)
 

@@ -14,7 +14,7 @@ from schemas.rows import Row
 from schemas.setting_rows import FleetSettingRow, ModelRow, PrefillSettingsRow, PrefixNameRow
 from schemas.settings import ClickHouse, Model, Settings
 
-Figures = tuple[float | None, float | None, float | None, str]
+PrefillSettings = tuple[float | None, float | None, float | None, str]
 """Prompt tokens a second, GPUs of a replica, price of a GPU's hour, currency."""
 
 
@@ -36,22 +36,22 @@ async def write_models(settings: Settings, tables: Tables, started_at: datetime)
 
 
 def changed(
-    models: tuple[Model, ...], latest: Mapping[str, Figures], started_at: datetime
+    models: tuple[Model, ...], latest: Mapping[str, PrefillSettings], started_at: datetime
 ) -> Iterator[PrefillSettingsRow]:
     """Yield a row for each model whose settings differ from the latest ones in the table."""
-    nothing: Figures = (None, None, None, "")
+    nothing: PrefillSettings = (None, None, None, "")
     for model in models:
-        figures = (
+        given = (
             model.prefill_tokens_per_second,
             model.gpus_per_replica,
             model.gpu_hour_price,
             "" if model.gpu_hour_price is None else model.currency,
         )
-        if figures != latest.get(model.name, nothing):
-            yield PrefillSettingsRow(model.name, started_at, *figures, int(started_at.timestamp() * 1000))
+        if given != latest.get(model.name, nothing):
+            yield PrefillSettingsRow(model.name, started_at, *given, int(started_at.timestamp() * 1000))
 
 
-def _latest(store: ClickHouse) -> dict[str, Figures]:
+def _latest(store: ClickHouse) -> dict[str, PrefillSettings]:
     """Return the settings in force by model. Raises StoreUnavailable."""
     statement = (
         "SELECT model, prefill_tokens_per_second, gpus_per_replica, gpu_hour_price, currency "
@@ -60,7 +60,7 @@ def _latest(store: ClickHouse) -> dict[str, Figures]:
     client = connect(store)
     try:
         with store_unavailable(store):
-            return {model: tuple(figures) for model, *figures in client.query(statement).result_rows}
+            return {model: tuple(given) for model, *given in client.query(statement).result_rows}
     finally:
         client.close()
 

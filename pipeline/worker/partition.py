@@ -38,10 +38,10 @@ class OwnedPartition(Generic[_Record, _Cut]):
         state: State[_Record, _Cut],
         metrics: WorkerMetrics,
         *,
-        heard: int = 0,
-        committed: int = 0,
-        topics: Mapping[str, str] | None = None,
-        fetched: Callable[[], int] = lambda: -1,
+        heard: int,
+        committed: int,
+        topics: Mapping[str, str],
+        fetched: Callable[[], int],
     ) -> None:
         """`heard`: offset before which, when the state was loaded, there were records, or a former owner had
         written what follows from them. `committed`: offset before which a former owner had committed all

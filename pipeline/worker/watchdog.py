@@ -9,7 +9,7 @@ from pipeline.errors import Stalled
 
 
 @dataclass(frozen=True)
-class Standing:
+class PartitionProgress:
     """How far a partition is at one moment."""
 
     next_offset: int
@@ -26,17 +26,17 @@ class Watchdog:
         self._stall_seconds = stall_seconds
         self._seen: dict[int, tuple[int, float]] = {}
 
-    def observe(self, now: float, standings: Mapping[int, Standing], *, excused: bool) -> None:
+    def observe(self, now: float, partitions: Mapping[int, PartitionProgress], *, excused: bool) -> None:
         """Look at all owned partitions at monotonic time `now`; raise Stalled.
 
         `excused` says that standing still has a known cause that a restart would not cure.
         """
-        for partition in self._seen.keys() - standings.keys():
+        for partition in self._seen.keys() - partitions.keys():
             del self._seen[partition]
-        for partition, standing in standings.items():
+        for partition, progress in partitions.items():
             offset, since = self._seen.get(partition, (-1, now))
-            lag = standing.end - standing.next_offset
-            if excused or lag <= 0 or offset != standing.next_offset:
-                self._seen[partition] = (standing.next_offset, now)
+            lag = progress.end - progress.next_offset
+            if excused or lag <= 0 or offset != progress.next_offset:
+                self._seen[partition] = (progress.next_offset, now)
             elif now - since >= self._stall_seconds:
                 raise Stalled(self._topic, partition, lag, now - since)

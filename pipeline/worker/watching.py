@@ -18,7 +18,7 @@ from pipeline.errors import KafkaUnavailable
 from pipeline.worker.agent import Agent
 from pipeline.worker.exits import fatal
 from pipeline.worker.telemetry import WorkerMetrics
-from pipeline.worker.watchdog import Standing, Watchdog
+from pipeline.worker.watchdog import PartitionProgress, Watchdog
 from schemas.settings import Settings
 
 STALL_SECONDS = 60.0
@@ -78,13 +78,12 @@ async def watch_progress(
                     _log.warning("Kafka does not answer", address=servers, reason=reason, **suppressed)
             if not agent.rebalancing:
                 agent.require_not_removed({place.partition: begin for place, begin in begins.items()})
-            standings = {
-                partition.partition: Standing(await agent.reached(partition.partition), end)
+            owned = {
+                partition.partition: PartitionProgress(await agent.reached(partition.partition), end)
                 for partition, end in ends.items()
                 if partition.partition in agent.owned
             }
-            for number, standing in standings.items():
-                lag = max(0, standing.end - standing.next_offset)
+            for number, progress in owned.items():
+                lag = max(0, progress.end - progress.next_offset)
                 metrics.lag.labels(role.name, str(number)).set(lag)
-            excused = agent.rebalancing or agent.holding
-            watchdog.observe(time.monotonic(), standings, excused=excused)
+            watchdog.observe(time.monotonic(), owned, excused=agent.rebalancing or agent.holding)

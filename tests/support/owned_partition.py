@@ -20,6 +20,7 @@ def owned_partition(
     latest: Mapping[bytes, bytes] = MappingProxyType({}),
     **more: Any,
 ) -> OwnedPartition[Any, Any]:
-    """Return the partition as it is with these checkpoints."""
+    """Return the partition as it is with these checkpoints; `more` as in `OwnedPartition`."""
     log = CheckpointLog(Kafka(), group="g", topic=role.topic, partition=partition)
-    return OwnedPartition(role, log, role.restore(partition, latest), metrics or WorkerMetrics(), **more)
+    known: dict[str, Any] = {"heard": 0, "committed": 0, "topics": {}, "fetched": lambda: -1} | more
+    return OwnedPartition(role, log, role.restore(partition, latest), metrics or WorkerMetrics(), **known)

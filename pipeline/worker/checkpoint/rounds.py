@@ -43,7 +43,7 @@ class CheckpointRounds:
     ) -> None:
         """`hold_seconds`: how long applying goes on during a round. `same_topics` raises if what was applied
         may be of another topic than what was applied before."""
-        self._sink = sink
+        self.sink = sink
         self._metrics = metrics
         self._hold_seconds = hold_seconds
         self._same_topics = same_topics
@@ -56,14 +56,6 @@ class CheckpointRounds:
         """Applying waits for the end of the round, as it has taken long, or much was applied during it."""
         self.holding = False
         """Applying has to wait: `await released()`."""
-
-    def taken_over(self) -> None:
-        """Note that partitions came from another worker."""
-        self._sink.taken_over()
-
-    def given_up(self) -> None:
-        """Note that all partitions of the agent may be another worker's now."""
-        self._sink.given_up()
 
     def hold_to_the_end(self) -> None:
         """Let applying wait for the end of the round, if there is one."""
@@ -104,7 +96,7 @@ class CheckpointRounds:
             rows += cut.rows
             if cut.dirty:
                 if not partition.repeats(cut):
-                    records += await self._sink.records(cut.rows)
+                    records += await self.sink.records(cut.rows)
                 commits.append((partition, cut.next_offset, records))
             await asyncio.sleep(0)
         # After the cuts: all that is in them was fetched before, so it is from these topics.
@@ -112,7 +104,7 @@ class CheckpointRounds:
             await self._same_topics()
         if rows:
             began = time.perf_counter()
-            await self._sink.write(rows)
+            await self.sink.write(rows)
             self._metrics.checkpoint_seconds.labels("rows").observe(time.perf_counter() - began)
         results = await asyncio.gather(*(self._commit(*commit) for commit in commits), return_exceptions=True)
         for result in results:

@@ -138,10 +138,10 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         Begin there, too, where the group's offset is of a topic that was deleted since.
         """
         consumer, places = self._consumer, [*assigned]
+        numbers = sorted(place.partition for place in places)
         assert consumer is not None
         if places:
             begins = await consumer.beginning_offsets(places)
-            numbers = [place.partition for place in places]
             committed = await committed_before(self._settings.kafka, self._group, self._topic, numbers)
             for place in places:
                 last = committed[place.partition]
@@ -163,7 +163,6 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
                         records=missing,
                     )
         self._joined(self._group, member_id(consumer))
-        numbers = sorted(place.partition for place in places)
         _log.info("choices assigned", agent=CHOICES, partitions=numbers)
 
     async def _write(self, fetched: Fetched, producer: AIOKafkaProducer | None) -> None:

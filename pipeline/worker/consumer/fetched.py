@@ -14,7 +14,7 @@ from pipeline.kafka.portions import in_portions
 CHUNK_RECORDS = 2048
 """Records applied in one go: they hold up the event loop for 30 ms, or 100 if windows of many sources end."""
 
-Record = Any
+FetchedRecord = Any
 """A record as aiokafka reads it, or as it gives it to users."""
 
 
@@ -23,7 +23,7 @@ class Chunk(ConsumerMessage):
 
     __slots__ = ("records",)
 
-    def __init__(self, topic_partition: TP, records: Sequence[Record], generation_id: int) -> None:
+    def __init__(self, topic_partition: TP, records: Sequence[FetchedRecord], generation_id: int) -> None:
         """`generation_id`: of the group when the records were fetched. There is at least one record."""
         first = records[0]
         super().__init__(
@@ -43,8 +43,8 @@ class Chunk(ConsumerMessage):
 
 
 def in_turns(
-    fetched: Mapping[TP, Sequence[Record]], chunk_bytes: int
-) -> Iterator[tuple[TP, Sequence[Record]]]:
+    fetched: Mapping[TP, Sequence[FetchedRecord]], chunk_bytes: int
+) -> Iterator[tuple[TP, Sequence[FetchedRecord]]]:
     """Yield what was fetched in portions, taking partitions in turn.
 
     A portion ends with the record that brings it to `chunk_bytes` of keys and values, if not before.
@@ -64,5 +64,5 @@ def in_turns(
             waiting.append((topic_partition, portions))
 
 
-def _size_of(record: Record) -> int:
+def _size_of(record: FetchedRecord) -> int:
     return len(record.key or b"") + len(record.value or b"")

@@ -22,7 +22,7 @@ from mode import Service
 from yarl import URL
 
 from connectors.kafka.private import fetch_so, hold_fetches, leave_as_they_came, member_id
-from pipeline.worker.consumer.fetched import Chunk, Record, in_turns
+from pipeline.worker.consumer.fetched import Chunk, FetchedRecord, in_turns
 
 SHORTEST = 0.05
 LONGEST = 0.4
@@ -163,7 +163,9 @@ class _Consumer(driver.Consumer):
         except KafkaError as error:
             self.log.warning("cannot seek while partitions change hands: %s", error)
 
-    async def _deliver_all(self, fetched: Mapping[TP, Sequence[Record]], active: set[TP] | None) -> None:
+    async def _deliver_all(
+        self, fetched: Mapping[TP, Sequence[FetchedRecord]], active: set[TP] | None
+    ) -> None:
         generation = self.app.consumer_generation_id
         for topic_partition, records in fetched.items():
             if records:
@@ -175,7 +177,7 @@ class _Consumer(driver.Consumer):
             if active is None or topic_partition in active or topic_partition in self._buffered_partitions:
                 await self._deliver(topic_partition, records, generation)
 
-    async def _deliver(self, topic_partition: TP, records: Sequence[Record], generation: int) -> None:
+    async def _deliver(self, topic_partition: TP, records: Sequence[FetchedRecord], generation: int) -> None:
         wanted = self._read_offset[topic_partition]
         if wanted is not None and records[0].offset < wanted:
             records = [record for record in records if record.offset >= wanted]

@@ -25,7 +25,7 @@ class FleetRole(Role[ResidencyRecord, Cut]):
     # Few large records: more of them at once would save nothing.
     chunk_bytes: ClassVar[int] = 256 << 10
 
-    def __init__(self, settings: Settings, *, shards: int = 1, prefixes: Prefixes | None = None) -> None:
+    def __init__(self, settings: Settings, *, shards: int, prefixes: Prefixes | None = None) -> None:
         """`shards` is the partition count of its input; `prefixes`: of schemas in a registry."""
         super().__init__(settings.kafka, ResidencyReader(settings.kafka))
         self._settings = settings

@@ -31,7 +31,7 @@ def replica_case(seed: int) -> tuple[Role[Any, Any], dict[bytes, bytes], list[An
 
 def fleet_case(seed: int) -> tuple[Role[Any, Any], dict[bytes, bytes], list[Any], list[Any]]:
     rng = random.Random(seed)
-    role = FleetRole(Settings())
+    role = FleetRole(Settings(), shards=1)
     records = [residency(offset, rng) for offset in range(40)]
     return role, *saved(role, records[:30]), records[30:]
 

@@ -141,7 +141,7 @@ def test_what_comes_together_fares_as_if_it_came_one_by_one(
 @pytest.mark.parametrize("mutants", first_by_day([MUTANTS // 4, MUTANTS]))
 def test_mutated_residency_ends_no_fleet_agent(mutants: int) -> None:
     rng = random.Random(2)
-    partition = owned_partition(FleetRole(Settings()))
+    partition = owned_partition(FleetRole(Settings(), shards=1))
     for number in range(mutants):
         good, fine = residency(number, rng, names="ab"), residency(number, rng, names="c")
         for value in (encode(good), mutated(encode(fine), rng)):

@@ -102,7 +102,7 @@ def test_a_source_is_carried_forward_up_to_where_the_log_was_read() -> None:
 def test_redundancy_is_not_carried_forward_before_all_is_applied_that_a_former_owner_had_applied() -> None:
     """Rows of windows that it never wrote would show less than it knew; behind its last record none do."""
     # A shard's first checkpoint holds no base: all of the log is applied again.
-    partition = owned_partition(FleetRole(Settings()), heard=9)
+    partition = owned_partition(FleetRole(Settings(), shards=1), heard=9)
 
     def offer(offset: int, blocks: range) -> None:
         value = msgspec.msgpack.encode(residency_record(0, FILLED, blocks, 1e9 + offset))

@@ -8,13 +8,13 @@ from faust.types import TP
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.worker.consumer.fetched import CHUNK_RECORDS, Chunk, Record, in_turns
+from pipeline.worker.consumer.fetched import CHUNK_RECORDS, Chunk, FetchedRecord, in_turns
 
 CHUNK_BYTES = 1 << 10
 LARGE = 1 << 30
 
 
-def record(offset: int, size: int | None) -> Record:
+def record(offset: int, size: int | None) -> FetchedRecord:
     value = None if size is None else bytes(size)
     return SimpleNamespace(
         offset=offset,
