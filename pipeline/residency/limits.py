@@ -61,19 +61,17 @@ class Room:
 
     def __init__(self, settings: Worker, pools: Iterable[Pool | GranularPool]) -> None:
         self._settings = settings
-        self._resident = resident(pools)
-        """Blocks when pools settled last."""
-        self.itemised = itemised(pools)
-        """Those of them that are kept one by one, and those of groups that became hybrid since."""
-        self._may_be_back = announced_again(pools)
-        """Blocks that may turn out to be resident as well."""
-        self.unsettled = 0
-        """Hashes that pools collected since they settled."""
+        self.settled(pools)
 
     def settled(self, pools: Iterable[Pool | GranularPool]) -> None:
         """Note that pools have applied all that they collected."""
-        self._resident, self.itemised, self.unsettled = resident(pools), itemised(pools), 0
+        self._resident = resident(pools)
+        self.itemised = itemised(pools)
+        """Resident blocks that are kept one by one, and those of groups that became hybrid since."""
         self._may_be_back = announced_again(pools)
+        """Blocks that may turn out to be resident as well."""
+        self.unsettled = 0
+        """Hashes that pools collected since."""
 
     def has(self, hashes: int = 0) -> bool:
         """Return whether there is room for `hashes` more, and for any batch after them."""

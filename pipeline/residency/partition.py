@@ -245,11 +245,11 @@ class PartitionState(State[Readable, Cut]):
 
     def take_without_content(self) -> Counter[WithoutContent]:
         """Return how many blocks got no content hash, and why, since the last call."""
-        return counted(self.sources.values(), lambda pools: pools.without_content)
+        return counted(self.sources.values(), lambda pools: pools.shared.without_content)
 
     def take_gave_up_repeats(self) -> Counter[GaveUpRepeats]:
         """Return how many pools forgot what was announced again, and why, since the last call."""
-        return counted(self.sources.values(), lambda pools: pools.gave_up_repeats)
+        return counted(self.sources.values(), lambda pools: pools.shared.gave_up_repeats)
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.

@@ -40,7 +40,6 @@ from schemas.events import (
 )
 from schemas.hashes import HASH_BYTES
 from schemas.pool_checkpoints import FlowState, PoolHead
-from schemas.reasons import GaveUpRepeats, WithoutContent
 from schemas.settings import Worker
 
 Told = Cleared | Undecodable | LeftOut
@@ -63,7 +62,7 @@ class Pools:
         self._source, self._heads = source, source.pools
         early = sum(len(packed) for head in source.pools for _, packed in head.early_stores) // HASH_BYTES
         adapters = Adapters(source.loras, most=limits.MOST_ADAPTERS)
-        self._shared = shared = Shared(adapters, EarlyRoom(early), source.spread)
+        self.shared = shared = Shared(adapters, EarlyRoom(early), source.spread)
         shared.one_copy, shared.decodes_singly = source.one_copy, source.engine in DECODES_SINGLY
         shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
         shared.unknown_removed, shared.copies_proved = self._contradicted, self._copies_proved
@@ -75,8 +74,9 @@ class Pools:
                 if head.granular is not None
                 else Pool(head, shared, new_copies(head, shared))
             )
-        self._granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
-        for granular in self._granular:
+        self.granular = [pool for pool in self._by_key.values() if isinstance(pool, GranularPool)]
+        """The pools of two granularities."""
+        for granular in self.granular:
             granular.unknown_removed = self._contradicted
         self.repeatable = False
         """Whether the engine may announce resident blocks again, in stores that start a chain."""
@@ -106,19 +106,9 @@ class Pools:
         """The pools of one granularity: those with entries in block tables."""
         return [pool for pool in self._by_key.values() if isinstance(pool, Pool)]
 
-    @property
-    def keep_contents(self) -> bool:
-        """Whether content hashes of resident blocks may be known."""
-        return any(pool.keeps_contents for pool in self._by_key.values())
-
-    @property
-    def granular(self) -> list[GranularPool]:
-        """The pools of two granularities."""
-        return self._granular
-
     def life_began(self, loras: list[str]) -> None:
         """Start naming adapters anew; `loras` is the list in the head."""
-        self._shared.adapters = Adapters(loras, most=limits.MOST_ADAPTERS)
+        self.shared.adapters = Adapters(loras, most=limits.MOST_ADAPTERS)
 
     def apply(self, events: list[Event], at: float, tell: Tell) -> None:
         """Apply the events of a batch at event time `at`; `tell` gets at once what pools do not handle."""
@@ -202,11 +192,11 @@ class Pools:
 
     def _batch_ended(self, collected: int, at: float, told: Callable[[Told], None]) -> None:
         """Finish a batch of which `collected` hashes wait to be counted."""
-        for granular in self._granular:
+        for granular in self.granular:
             granular.batch_ended(at)
         self._room.unsettled += collected
         self.operations += collected
-        if self._granular and limits.shed(self, self._settings.max_itemised_blocks, at):
+        if self.granular and limits.shed(self, self._settings.max_itemised_blocks, at):
             told(LeftOut("too_many_itemised", 0))
         if self._room.unsettled >= SETTLE_AT:
             self.settle()
@@ -214,7 +204,7 @@ class Pools:
     @property
     def _content_known(self) -> bool:
         """Whether blocks may have content hashes."""
-        return self._links_came or self.keep_contents
+        return self._links_came or any(pool.keeps_contents for pool in self._by_key.values())
 
     def _contradicted(self, medium: str) -> None:
         """Note that unknown blocks left a medium: if all should be known, what is known of it is wrong.
@@ -223,9 +213,9 @@ class Pools:
         Publishers that keep one copy may name a block that another removed before, as in a shared pool.
         """
         source = self._source
-        if self._shared.one_copy or source.window is None:
+        if self.shared.one_copy or source.window is None:
             return
-        if self._shared.all_known(medium):
+        if self.shared.all_known(medium):
             trust.contradicted(source, medium, window_end(source.window - 1))
             self.repeatable = False
 
@@ -236,7 +226,7 @@ class Pools:
 
     def engine_told(self) -> None:
         """Follow what the head of the source now says of its engine."""
-        source, shared = self._source, self._shared
+        source, shared = self._source, self.shared
         decodes_singly = source.engine in DECODES_SINGLY
         if source.one_copy != shared.one_copy or decodes_singly != shared.decodes_singly:
             self.settle()
@@ -244,7 +234,7 @@ class Pools:
 
     def knows(self, run: PlainRun) -> bool:
         """Return whether the events of a run need only be counted, and no limit is near."""
-        if self._granular or self.objects:
+        if self.granular or self.objects:
             return False
         for key, size, several in run.shapes:
             # Which blocks the GPU held at that moment cannot be found out later.
@@ -258,7 +248,7 @@ class Pools:
         """Apply the events of a run for which `knows` is true."""
         self._settled = False
         self._links_came |= bool(run.has_links)
-        loras = self._shared.adapters.codes_of(run) if run.has_loras else None
+        loras = self.shared.adapters.codes_of(run) if run.has_loras else None
         for key, events in run.events_by_pool():
             if loras is not None:
                 events = events._replace(rows=copied(events.rows))
@@ -310,19 +300,9 @@ class Pools:
             self._flow_before[key] = flow.added(self._flow_before.get(key, FlowState()), pool.head.flow)
             pool.head.flow = FlowState()
         self.objects.window_ended()
-        for granular in self._granular:
+        for granular in self.granular:
             self._settled = False
             granular.expire(end)
-
-    @property
-    def without_content(self) -> Counter[WithoutContent]:
-        """Blocks that got no content hash, by reason."""
-        return self._shared.without_content
-
-    @property
-    def gave_up_repeats(self) -> Counter[GaveUpRepeats]:
-        """Pools that forgot what was announced again, by reason."""
-        return self._shared.gave_up_repeats
 
     def take_changes(self) -> list[Changes]:
         """Return the changes of residency since the last call."""
@@ -358,7 +338,7 @@ class Pools:
         if self._full:
             return None
         head = PoolHead(event.medium, event.group_idx, FlowState(), store_only=is_store_only(event))
-        pool = Pool(head, self._shared, self._new_copies(head, self._shared))
+        pool = Pool(head, self.shared, self._new_copies(head, self.shared))
         self._by_key[head.medium, head.group_idx] = pool
         self._heads.append(head)
         self._full = limits.sizes(self) >= self._settings.max_pool_sizes
@@ -395,5 +375,5 @@ class Pools:
         self._room.itemised += granular.blocks
         self._by_key[pool.head.medium, pool.head.group_idx] = granular
         self._heads[self._heads.index(pool.head)] = granular.head
-        self._granular.append(granular)
+        self.granular.append(granular)
         return granular

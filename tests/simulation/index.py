@@ -35,7 +35,7 @@ class Followed:
         """Return the blocks of replicas that are complete."""
         return {
             source.residency.head.replica: {
-                int(block) for pool in source.residency.pools.counted for block in pool.live()["hash"]
+                int(block) for pool in source.residency.pools.counted for block in pool.copies.live()["hash"]
             }
             for source in self.sources.by_number.values()
             if source.residency is not None and source.residency.overall_trust().trust == "complete"

@@ -60,7 +60,7 @@ class Past:
                     found[key] = None
                 elif known is not None:
                     group = pool.head.group_idx
-                    known |= {(group, block) for block in pool.live()["hash"].tolist()}
+                    known |= {(group, block) for block in pool.copies.live()["hash"].tolist()}
         return found
 
 

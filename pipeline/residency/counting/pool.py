@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from pipeline.reading.columns import REMOVAL, Events, Hashes
 from pipeline.residency.changes import CHANGE, ChangeRows, Changes
-from pipeline.residency.counting.block_entries import BlockColumns, Entries
+from pipeline.residency.counting.block_entries import BlockColumns
 from pipeline.residency.counting.collected import NO_PARENT, Collected
 from pipeline.residency.counting.copies import Copies
 from pipeline.residency.counting.count_copies import FIRST, LAST, REMOVED, STORED, Rules, Tally, no_tally
 from pipeline.residency.counting.repeats import Repeats, back_changes
 from pipeline.residency.counting.shared import EARLY_HASHES, EARLY_STORES, Shared
 from pipeline.residency.histogram import added, trimmed
-from pipeline.residency.occupancy import Occupancy, counted_occupancy
+from pipeline.residency.occupancy import Occupancy
 from schemas.events import Stored, is_kept_once
 from schemas.hashes import HASH_BYTES
 from schemas.pool_checkpoints import PoolHead
@@ -202,7 +202,7 @@ class Pool:
 
         In either case no store repeats others from now on.
         """
-        more = self.repeats.counted(block, self.live(), self.copies.contents_of)
+        more = self.repeats.counted(block, self.copies.live(), self.copies.contents_of)
         self.repeats.forget()
         if more is None:
             return
@@ -271,11 +271,12 @@ class Pool:
     def occupancy(self, end: float) -> list[Occupancy]:
         """Return what is resident, per block size; `end` makes no difference for these pools."""
         self.settle()
-        return counted_occupancy(self.head)
-
-    def live(self) -> Entries:
-        """Return a copy of the entries of all resident blocks, in no order of meaning."""
-        return self.copies.live()
+        head = self.head
+        mark, repeats = head.store_only, head.repeats
+        return [
+            Occupancy(head.medium, head.group_idx, size, entries, blocks, blocks * size, 0, mark, repeats)
+            for size, entries, blocks in zip(head.block_sizes, head.entries, head.blocks, strict=True)
+        ]
 
     def contents_of(self, hashes: Hashes) -> Hashes:
         """Return the content hashes of those blocks that are resident now; 0 where they are not known."""

@@ -75,7 +75,7 @@ class GranularPool:
     def adopted(cls, pool: Pool, coarse_size: int, fine_size: int, *, age: float) -> GranularPool:
         """Return a pool that continues one whose second granularity has just appeared."""
         pool.settle()
-        live = pool.live()
+        live = pool.copies.live()
         blocks = zip(
             live["hash"].tolist(),
             live["copies"].tolist(),

@@ -8,11 +8,6 @@ from __future__ import annotations
 from schemas.checkpoints import ConnectivityState
 
 
-def life_began(connectivity: ConnectivityState) -> None:
-    """Begin another session of the engine; whether that is reached stays as it is."""
-    connectivity.last_batch_at, connectivity.seen_live = None, False
-
-
 def live(connectivity: ConnectivityState) -> None:
     """Note a batch that came when it was due: the source is connected."""
     connectivity.seen_live = True

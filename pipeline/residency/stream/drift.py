@@ -19,12 +19,6 @@ UNUSED_BLOCKS = 1
 """Blocks that an engine never uses if it reports no other number: vLLM's null block."""
 
 
-def life_began(drift: DriftState) -> None:
-    """Forget the capacity: another session may have another one, which the engine will report."""
-    drift.capacity_blocks = drift.block_size = 0
-    drift.unused_blocks = UNUSED_BLOCKS
-
-
 def differs(drift: DriftState, counters: EngineCounters) -> bool:
     """Return whether these counters report something new."""
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline.residency.counting.block_table import new_spread
-from pipeline.residency.stream import connectivity, drift, receiving
+from pipeline.residency.stream import drift
 from schemas.checkpoints import (
     ConnectivityState,
     DriftState,
@@ -33,9 +33,14 @@ def new_head(replica: str, dp_rank: int) -> SourceHead:
 
 
 def began(head: SourceHead, record: EventsRecord, at: float) -> None:
-    """Begin another session with a record of it, of event time `at`: only trust continues."""
-    connectivity.life_began(head.connectivity)
-    drift.life_began(head.drift)
+    """Begin another session with a record of it, of event time `at`.
+
+    Only trust continues, and whether the engine is reached.
+    """
+    head.connectivity.last_batch_at, head.connectivity.seen_live = None, False
+    # Another session may have another capacity, which the engine will report.
+    head.drift.capacity_blocks = head.drift.block_size = 0
+    head.drift.unused_blocks = drift.UNUSED_BLOCKS
     head.incarnation = record.incarnation
     head.model, head.hash_domain, head.tenant = record.model, record.hash_domain, record.tenant
     head.opened_at = at
@@ -47,7 +52,7 @@ def began(head: SourceHead, record: EventsRecord, at: float) -> None:
     head.copies_proved = False
     head.one_copy = False
     head.clears_all = None
-    receiving.life_began(head)
+    head.transferred = None
     head.remarks = []
     head.limited = False
     head.loras = []

@@ -12,11 +12,6 @@ ENOUGH_TOKENS = 1 << 14
 prompts may be computed before the first pull, or without one."""
 
 
-def life_began(head: SourceHead) -> None:
-    """Begin another session, which counts from zero."""
-    head.transferred = None
-
-
 def may_tell(head: SourceHead, counters: EngineCounters) -> bool:
     """Return whether these counters may decide on what came before them, or change what is known."""
     return counters.transferred_tokens is not None and (

@@ -28,7 +28,7 @@ def copies_of(source: SourceResidency) -> dict[int, int]:
     source.pools.settle()
     [pool] = source.pools
     assert isinstance(pool, Pool)
-    live = pool.live()
+    live = pool.copies.live()
     return dict(zip(live["hash"].tolist(), live["copies"].tolist(), strict=True))
 
 
