@@ -31,8 +31,18 @@ class _NamedSources(msgspec.Struct):
     sources: list[_Named]
 
 
+class Outline(msgspec.Struct, gc=False):
+    """The fields of an events record that say where it belongs; its batches are skipped."""
+
+    replica: str
+    dp_rank: int
+    incarnation: int
+    last_seq: int | None = None
+
+
 _events = msgspec.msgpack.Decoder(EventsRecord).decode, partial(from_json, kind=EventsRecord)
 _named = msgspec.msgpack.Decoder(_Named).decode, json_decoder(_Named)
+_outline = msgspec.msgpack.Decoder(Outline).decode, json_decoder(Outline)
 _choice = msgspec.msgpack.Decoder(ChoiceRecord).decode, partial(from_json, kind=ChoiceRecord)
 _residency = msgspec.msgpack.Decoder(ResidencyRecord).decode, partial(from_json, kind=ResidencyRecord)
 _named_sources = msgspec.msgpack.Decoder(_NamedSources).decode, json_decoder(_NamedSources)
@@ -45,14 +55,22 @@ def decode_events(value: bytes | None, headers: Headers, key: bytes | None = Non
 
     The source of a record that does not decode is still read from its fields, or else from its key.
     """
-    is_json = _is_json(headers)
-    return _decoded(_events[is_json], value, lambda: _source(_named[is_json], value, key))
+    form = is_json(headers)
+    return _decoded(_events[form], value, lambda: _source(_named[form], value, key))
+
+
+def outline_of(value: bytes | None, headers: Headers) -> Outline | None:
+    """Return where an events record belongs; None where that cannot be decoded."""
+    try:
+        return _outline[is_json(headers)](value or b"")
+    except UNDECODABLE:
+        return None
 
 
 def decode_residency(value: bytes | None, headers: Headers, key: bytes | None = None) -> ResidencyRecord:
     """Return the record; MessagePack unless the header says JSON. Raises RecordRefused."""
-    is_json = _is_json(headers)
-    return _decoded(_residency[is_json], value, lambda: _sources(_named_sources[is_json], value))
+    form = is_json(headers)
+    return _decoded(_residency[form], value, lambda: _sources(_named_sources[form], value))
 
 
 def decode_choice(value: bytes | None, headers: Headers, key: bytes | None = None) -> ChoiceRecord:
@@ -60,10 +78,11 @@ def decode_choice(value: bytes | None, headers: Headers, key: bytes | None = Non
 
     Raises RecordRefused.
     """
-    return _decoded(_choice[_is_json(headers)], value, tuple)
+    return _decoded(_choice[is_json(headers)], value, tuple)
 
 
-def _is_json(headers: Headers) -> bool:
+def is_json(headers: Headers) -> bool:
+    """Return whether a record is JSON; any other is MessagePack."""
     return ("content-type", JSON) in headers
 
 

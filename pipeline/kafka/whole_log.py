@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping
 from typing import Any
 
-import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from connectors.kafka.encoding import JSON, UNDECODABLE
+from pipeline.kafka.decoding import outline_of
 from pipeline.kafka.merging import Merge
-from schemas.wire_prefix import json_decoder
 
 AHEAD_SECONDS = 10.0
 """How far the log is read ahead of the next record: brokers' clocks may differ by as much."""
@@ -22,21 +20,6 @@ _SILENT_SECONDS = 20.0
 
 Range = tuple[int, int]
 """Offsets: the first, and the one after the last."""
-
-
-class _Outline(msgspec.Struct, gc=False):
-    """The fields of an events record that say where it belongs."""
-
-    replica: str
-    dp_rank: int
-    incarnation: int
-    last_seq: int | None = None
-
-
-_OUTLINE_OF = {
-    True: json_decoder(_Outline),
-    False: msgspec.msgpack.Decoder(_Outline).decode,
-}
 
 
 class WholeLog:
@@ -100,7 +83,7 @@ class WholeLog:
                 )
 
     def _add(self, record: Any) -> None:
-        outline = _outline(record)
+        outline = outline_of(record.value, record.headers)
         source: Hashable = (record.key,)
         if outline is not None:
             source = (record.key, outline.replica, outline.dp_rank)
@@ -116,11 +99,3 @@ class WholeLog:
 
     def _behind(self, chunk: list[Any]) -> dict[TopicPartition, int]:
         return {self._places[record.partition]: record.offset + 1 for record in chunk}
-
-
-def _outline(record: Any) -> _Outline | None:
-    """Return where an events record belongs; None where it cannot be decoded."""
-    try:
-        return _OUTLINE_OF[dict(record.headers).get("content-type") == JSON](record.value or b"")
-    except UNDECODABLE:
-        return None

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from connectors.kafka.encoding import JSON
 from connectors.kafka.topics import topic_name
 from pipeline.applying.offered import Offered
 from pipeline.applying.reader import Ahead, Reader
 from pipeline.kafka.acceptance import events_source
-from pipeline.kafka.decoding import decode_events
+from pipeline.kafka.decoding import decode_events, is_json
 from pipeline.kafka.refusal import SourceName
 from pipeline.reading.numbered import Numbered, Readable, said_by
 from pipeline.reading.plain_runs import PlainRun
@@ -18,8 +17,6 @@ from pipeline.reading.records import read
 from pipeline.reading.windows import bounded_by_log
 from schemas.events import EventsRecord
 from schemas.settings import Settings
-
-_IS_JSON = ("content-type", JSON)
 
 
 class EventsReader(Reader[Readable]):
@@ -33,7 +30,7 @@ class EventsReader(Reader[Readable]):
 
     def ahead(self, offered: Sequence[Offered]) -> Ahead[Readable]:
         reading = read(
-            [None if _IS_JSON in one.headers else one.value for one in offered],
+            [None if is_json(one.headers) else one.value for one in offered],
             self._worker,
             offsets=[one.offset for one in offered],
             written=[one.written_at for one in offered],

@@ -17,8 +17,7 @@ from pipeline.doctor.asking.log_reader import LogReader
 from pipeline.generated.examples.catalogue import EXAMPLES
 from pipeline.generated.records import RECORDS_OF_TOPIC
 from pipeline.generated.topics_file import load_topics
-from pipeline.kafka.decoding import decode_choice, decode_events, decode_residency
-from pipeline.kafka.whole_log import _outline
+from pipeline.kafka.decoding import decode_choice, decode_events, decode_residency, outline_of
 from pipeline.verify.figures import decode_figure
 from pipeline.worker.sink.figures import Figures
 from schemas.figures import FIGURES
@@ -88,8 +87,8 @@ def test_who_looks_at_the_log_reads_both(record: Any) -> None:
     def message(before: bytes) -> Any:
         return SimpleNamespace(value=before + to_json(record), headers=HEADERS)
 
-    for look in (_mention, _outline):
-        assert look(message(BEFORE)) == look(message(b"")) is not None
+    assert _mention(message(BEFORE)) == _mention(message(b"")) is not None
+    assert outline_of(BEFORE + to_json(record), HEADERS) == outline_of(to_json(record), HEADERS) is not None
     seen = []
     for before in (BEFORE, b""):
         reader = LogReader(0.0)
