@@ -27,7 +27,7 @@ from pipeline.index.index import Index
 from pipeline.index.questions.question import asked
 from pipeline.index.server import IndexServer
 from pipeline.index.telemetry import IndexMetrics
-from pipeline.reading.records import plain_runs
+from pipeline.reading.records import read
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.settings import Settings, Worker
@@ -103,9 +103,8 @@ def warm_up() -> None:
         partition.apply(offset, EventsRecord(name, "m", "d", 0, 1, batches))
     more = [Batch(2, 2.0, 2.0, [Stored(hashes[:80], 16), Removed(hashes[:80])])]
     value = msgspec.msgpack.encode(EventsRecord("one", "m", "d", 0, 1, more))
-    for run in plain_runs([value], Worker(), first=3):
-        if run is not None:
-            partition.apply(3, run)
+    for run in read([value], Worker(), offsets=[3]).runs:
+        partition.apply(3, run)
     partition.settle()
     _restored(sources, hashes)
     index = Index(sources)

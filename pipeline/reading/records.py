@@ -37,12 +37,11 @@ def read(
     *,
     offsets: Sequence[int],
     written: Sequence[float] | None = None,
-    together: bool = True,
 ) -> Reading:
     """Read the values of records that lie in the log at `offsets`, None for those that must not be read.
 
     `written`: the log's time of each, in seconds since the epoch, 0 or less where it has none.
-    Runs of a source that continue each other become one if they are read `together`.
+    Runs of a source that continue each other become one.
     """
     records = [*map(_encoded, values)]
     order = _by_source(records)
@@ -52,9 +51,7 @@ def read(
     batches = [record.batches for record in encoded]
     rows, chunk = scanned(batches, [len(memoryview(one)) for one in batches], times[places], settings)
     goes_on = np.zeros(len(order), np.bool_)
-    if together:
-        said = [*map(_said, encoded)]
-        goes_on[1:] = [this == before and not this[-1] for before, this in pairwise(said)]
+    goes_on[1:] = [this == before and not this[-1] for before, this in pairwise(map(_said, encoded))]
     whole, spans = joined(rows, goes_on)
     of_runs = np.array(offsets, np.int64)[places]
     runs = [
@@ -72,15 +69,6 @@ def read(
     partly = in_parts(candidates, settings)
     unknown = [at for at, record in enumerate(records) if record is None]
     return Reading(runs, partly, sorted({*others} - {at for at, _ in partly}), unknown)
-
-
-def plain_runs(values: Sequence[bytes | None], settings: Worker, *, first: int = 0) -> list[PlainRun | None]:
-    """Return the run of each value, None where it is not plain; the values have offsets from `first` on."""
-    found: list[PlainRun | None] = [None] * len(values)
-    offsets = range(first, first + len(values))
-    for run in read(values, settings, offsets=offsets, together=False).runs:
-        found[int(run.offsets[0]) - first] = run
-    return found
 
 
 def _by_source(records: Sequence[EncodedRun | None]) -> list[int]:

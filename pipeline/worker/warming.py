@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.fleet.kernel.refills import make_room, no_refills, refills_of
 from pipeline.fleet.snapshot import MAX_SECONDS
 from pipeline.fleet.state import FleetState
-from pipeline.reading.records import plain_runs
+from pipeline.reading.records import read
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, EventsRecord, Opened, Removed, Stored
 from schemas.residency import ResidencyRecord
@@ -36,7 +36,7 @@ def warm_up(*, fleet_agent: bool = True) -> None:
         replica.apply(offset, EventsRecord(name, "", "", 0, 1, batches))
     more = [Batch(4, 31.0, 31.0, [Stored(hashes, 16), Removed(hashes)])]
     value = msgspec.msgpack.encode(EventsRecord("one", "", "", 0, 1, more))
-    replica.apply_all([(2, run) for run in plain_runs([value], Worker(), first=2) if run is not None])
+    replica.apply_all([(2, run) for run in read([value], Worker(), offsets=[2]).runs])
     linked = [
         Batch(None, 0.0, 0.0, [Opened(0, True)]),
         Batch(0, 1.0, 1.0, [Stored(hashes, 16, lora="adapter", links=hashes)]),

@@ -15,7 +15,7 @@ from connectors.order.stream import SourceStream
 from connectors.publish.encoding import RecordEncoding
 from connectors.sources import Source
 from pipeline.kafka.acceptance import accepted_events, accepted_residency
-from pipeline.reading.numbered import Readable
+from pipeline.reading.numbered import Readable, one_by_one
 from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.records import read
@@ -118,7 +118,7 @@ def log_of(seed: int, mutants: Mutants, payloads: int, *, engines: int = 2) -> l
     # What scanned batches are packed into can be no JSON.
     chosen = [encodings[type(one) is EventsRecord and rng.random() < 0.1] for one in records]
     return [
-        Logged(encoding.value(one), encoding.headers(one))
+        Logged(encoding.value(one), encoding.headers_of(one))
         for encoding, one in zip(chosen, records, strict=True)
     ]
 
@@ -171,8 +171,8 @@ def worked(seed: int, log: Sequence[Logged], settings: Worker) -> Written:
         is_json = ("content-type", JSON)
         values = [None if is_json in one.headers else one.value for one in fetched]
         offsets = range(state.next_offset, state.next_offset + len(fetched))
-        reading = read(values, settings, offsets=offsets, together=False)
-        columns: dict[int, PlainRun | PartlyPlain] = {int(run.offsets[0]): run for run in reading.runs}
+        reading = read(values, settings, offsets=offsets)
+        columns = dict(one_by_one([(int(run.offsets[0]), run) for run in reading.runs]))
         columns |= {offsets[at]: partly for at, partly in reading.partly}
         for offset, one in zip(offsets, fetched, strict=True):
             record = one.decoded()

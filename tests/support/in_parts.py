@@ -20,5 +20,5 @@ def read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def as_read(offset: int, record: EventsRecord) -> Readable:
     """Return the record at an offset as it is read by itself: a run, in parts, or decoded."""
-    reading = read([msgspec.msgpack.encode(record)], Worker(), offsets=[offset], together=False)
+    reading = read([msgspec.msgpack.encode(record)], Worker(), offsets=[offset])
     return next(iter([*reading.runs, *(partly for _, partly in reading.partly)]), record)

@@ -20,7 +20,6 @@ from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scan import scan
 from pipeline.fleet.state import FleetState
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.reading.records import plain_runs
 from pipeline.simulator.engine.scheduler import Engine
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
@@ -37,6 +36,7 @@ from schemas.settings import Fleet, Worker
 from tests.support.fleet_recount import compared, rows_of
 from tests.support.inputs.event_records import opened, record, sent
 from tests.support.inputs.packed import packed
+from tests.support.plain_runs import plain_runs
 from tests.support.replica_agent import ReplicaAgent, changes_of, residency_of
 from tests.support.suite.night import at_night
 

@@ -13,7 +13,6 @@ from connectors.normalise.links import Linker
 from connectors.normalise.normaliser import Normaliser
 from pipeline.index.holdings import holdings
 from pipeline.index.holdings.counting import held_by
-from pipeline.reading.records import plain_runs
 from pipeline.simulator.engine.scheduler import Engine
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import WorkloadSettings, arrivals
@@ -27,6 +26,7 @@ from schemas.settings import Worker, hash_domain
 from tests.support.following_index import FollowingIndex
 from tests.support.inputs.event_records import notice, opened, record, sent
 from tests.support.inputs.source_walks import pack
+from tests.support.plain_runs import plain_runs
 from tests.support.replica_agent import ReplicaAgent
 
 START = 1_700_000_000.0

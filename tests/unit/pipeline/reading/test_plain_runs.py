@@ -15,7 +15,6 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.reading import plain_runs as module
 from pipeline.reading.columns import REMOVAL
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.reading.records import plain_runs
 from pipeline.reading.records import read as read_runs
 from pipeline.reading.words import WORDS
 from pipeline.residency import limits as residency_limits
@@ -30,6 +29,7 @@ from tests.support.inputs.mutants import mutated
 from tests.support.inputs.ordinary_walks import OrdinaryWalk
 from tests.support.inputs.source_walks import BEGAN, Walk
 from tests.support.one_secret import with_one_secret
+from tests.support.plain_runs import plain_runs
 from tests.support.suite.night import at_night, first_by_day
 
 encode = msgspec.msgpack.encode
