@@ -67,21 +67,21 @@ def _exit_code(command: click.Command, arguments: list[str] | None) -> int:
             result = command.main(arguments, prog_name="kvlens", standalone_mode=False)
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx else "kvlens"
-        _tell(f"{error.format_message()} (see `{path} --help`)")
+        warn(f"{error.format_message()} (see `{path} --help`)")
         return MISUSED
     except ConfigurationError as error:
-        _tell(str(error))
+        warn(str(error))
         return MISUSED
     except click.ClickException as error:
-        _tell(error.format_message())
+        warn(error.format_message())
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _forget_half_made()
-        _tell("interrupted")
+        warn("interrupted")
         return INTERRUPTED
     except Terminated:
         _forget_half_made()
-        _tell("terminated")
+        warn("terminated")
         return TERMINATED
     except BrokenPipeError:
         # The reader of our output went away (`kvlens … | head`), so nobody would read a message.
@@ -110,6 +110,20 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         restore()
+
+
+@contextlib.contextmanager
+def reading(file: object) -> Iterator[None]:
+    """Turn an error in reading a file into a Failure that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise Failure(f"{file}: {error.strerror or error}") from error
+
+
+def warn(message: str) -> None:
+    """Write one line to standard error."""
+    click.echo("kvlens: " + printable(without_secrets(" ".join(message.split("\n")))), err=True)
 
 
 @contextlib.contextmanager
@@ -164,7 +178,3 @@ def _one_line(error: Exception) -> str:
 
 def _raise_terminated(_number: int, _frame: FrameType | None) -> NoReturn:
     raise Terminated
-
-
-def _tell(message: str) -> None:
-    click.echo("kvlens: " + printable(without_secrets(" ".join(message.split("\n")))), err=True)

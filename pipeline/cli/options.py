@@ -70,13 +70,15 @@ def log_level_option(command: Command) -> Command:
     )(command)
 
 
+def settings_file(config: Path | None) -> Path | None:
+    """Return the settings file: the one that was given or else the default one, if it exists."""
+    return config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
+
+
 def load_settings(config: Path | None, environment: Mapping[str, str] | None = None) -> LoadedSettings:
-    """Read the file (the default one only if it exists) and the environment; raises ConfigurationError."""
-    path = config
-    if path is None and DEFAULT_FILE.is_file():
-        path = DEFAULT_FILE
+    """Read the file (see `settings_file`) and the environment; raises ConfigurationError."""
     document = None
-    if path is not None:
+    if (path := settings_file(config)) is not None:
         try:
             document = path.read_text("utf-8")
         except OSError as error:
@@ -112,3 +114,13 @@ def require_engines(settings: Settings) -> None:
         raise ConfigurationError(
             "settings", f"no engine to read; add {', '.join(others)} or {last}, or set KVLENS_REPLICAS"
         )
+
+
+def require_tokens(settings: Settings, *sections: str) -> None:
+    """Raise TokenMissing or TokenShort unless what listens as these sections say has the token it needs."""
+    from connectors.process.login import check_token
+
+    for section in sections:
+        if section != "lmcache" or settings.lmcache.port:
+            listening = getattr(settings, section)
+            check_token(listening.host, listening.token, section=section)

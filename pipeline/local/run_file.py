@@ -65,9 +65,9 @@ def read_run_file(directory: Path, config: Path | None = None) -> tuple[Path | N
     return config, {**os.environ, **run_file.environment}
 
 
-def read_on_purpose(directory: Path) -> dict[str, str]:
+def read_on_purpose(directory: Path | None) -> dict[str, str]:
     """Return source -> why its problem is a deliberate part of a demo. Raises RunFileMissing."""
-    return _read(directory).on_purpose
+    return {} if directory is None else _read(directory).on_purpose
 
 
 def _read(directory: Path) -> RunFile:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from pipeline.cli.failures import Failure
+from pipeline.cli.failures import reading, warn
 from pipeline.cli.groups import examples
 from pipeline.cli.terminal import width
 from pipeline.text_table import text_table
@@ -51,15 +51,13 @@ def analyze(files: tuple[Path, ...], as_json: bool, every_batch: bool) -> None:
 
     analyses: list[Analysis] = []
     for file in files:
-        try:
+        with reading(file):
             analysis = Analysis(file)
             for line in analysis.every_batch() if every_batch else ():
                 click.echo(json.dumps(line))
             analysis.finish()
-        except OSError as error:
-            raise Failure(f"{file}: {error.strerror}") from error
         if analysis.torn:
-            click.echo(f"kvlens: {file}: ends inside a frame; everything before it was read", err=True)
+            warn(f"{file}: ends inside a frame; everything before it was read")
         analyses.append(analysis)
     if every_batch:
         return

@@ -8,11 +8,12 @@ import click
 
 from pipeline.cli.groups import examples
 from pipeline.cli.options import (
-    DEFAULT_FILE,
     config_option,
     load_settings,
     log_level_option,
     require_engines,
+    require_tokens,
+    settings_file,
 )
 from pipeline.settings.loading import ConfigurationError
 from schemas.settings import Settings
@@ -37,14 +38,11 @@ def connect(config: Path | None, log_level: str) -> None:
     require_engines(settings)
     import uvloop
 
-    from connectors.process.login import check_token
     from pipeline.cli.logs import configure_logs
 
-    if settings.lmcache.port:
-        check_token(settings.lmcache.host, settings.lmcache.token, section="lmcache")
-
+    require_tokens(settings, "lmcache")
     configure_logs(log_level)
-    uvloop.run(_run(settings, config or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)))
+    uvloop.run(_run(settings, settings_file(config)))
 
 
 async def _run(settings: Settings, path: Path | None) -> None:

@@ -39,11 +39,9 @@ def doctor(config: Path | None, data_dir: Path | None, as_json: bool, seconds: f
 
     Exit code: 0 healthy, 1 problems, 2 no problem seen, but it could not look at everything.
     """
-    on_purpose: dict[str, str] = {}
-    if data_dir is not None:
-        from pipeline.local.run_file import read_on_purpose
+    from pipeline.local.run_file import read_on_purpose
 
-        on_purpose = read_on_purpose(data_dir)
+    on_purpose = read_on_purpose(data_dir)
     settings = load_running(config, data_dir).settings
     from pipeline.doctor import report
     from pipeline.doctor.diagnosis import diagnose

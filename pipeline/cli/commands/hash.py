@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 import msgspec
 
-from pipeline.cli.failures import Failure
+from pipeline.cli.failures import Failure, reading, warn
 from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Whole
 from schemas.hashing import sglang as sglang_hashing
@@ -97,15 +97,12 @@ def hash(file: str, model: str | None, **options: Any) -> None:
     _require_sense(asked)
     prompt = _read(file)
     size = asked.block_size or (1 if asked.sglang else 16)
-    if asked.algorithm == SCHEME:
-        words = _content(prompt, size, asked.key_file)
-    else:
-        try:
-            words = _words(prompt, size, asked)
-        except NotComputable as error:
-            raise Failure(str(error)) from error
-        if (said := _beyond(asked.vllm, asked.sglang)) is not None:
-            _tell(said)
+    try:
+        words = _words(prompt, size, asked)
+    except NotComputable as error:
+        raise Failure(str(error)) from error
+    if (said := _beyond(asked.vllm, asked.sglang)) is not None:
+        warn(said)
     unit = "page" if asked.sglang else "block"
     _show(words, model, f"{len(prompt.token_ids)} tokens fill no {unit} of {size}")
 
@@ -128,7 +125,11 @@ def _require_sense(asked: _Asked) -> None:
 
 
 def _words(prompt: _Prompt, size: int, asked: _Asked) -> list[int]:
-    """Return the hashes as an engine computes them. Raises NotComputable."""
+    """Return the hashes as an engine computes them, or content hashes. Raises NotComputable, Failure."""
+    if asked.algorithm == SCHEME:
+        with reading(asked.key_file):
+            key = b"" if asked.key_file is None else Path(asked.key_file).read_bytes().strip()
+        return Content(size, key).words(prompt.token_ids, _request(prompt))
     if asked.vllm is not None:
         algorithm = cast(Algorithm, asked.algorithm or "sha256")
         engine = Vllm(asked.vllm, size, algorithm, asked.seed, asked.lookahead or 0)
@@ -152,38 +153,20 @@ def _beyond(vllm: str | None, sglang: str | None) -> str | None:
     return None
 
 
-def _tell(line: str) -> None:
-    click.echo(f"kvlens: {line}", err=True)
-
-
 def _show(words: list[int], model: str | None, otherwise: str) -> None:
     if not words:
-        _tell(f"{otherwise}, so there is no hash")
+        warn(f"{otherwise}, so there is no hash")
     if model is not None:
         click.echo(json.dumps({"model_name": model, "block_hashes": words}))
     else:
         click.echo("".join(f"{word}\n" for word in words), nl=False)
 
 
-def _content(prompt: _Prompt, block_size: int, key_file: str | None) -> list[int]:
-    """Return the content hashes of a prompt. Raises Failure."""
-    try:
-        key = b"" if key_file is None else Path(key_file).read_bytes().strip()
-    except OSError as error:
-        raise Failure(f"{key_file}: {error.strerror}") from error
-    try:
-        return Content(block_size, key).words(prompt.token_ids, _request(prompt))
-    except NotComputable as error:
-        raise Failure(str(error)) from error
-
-
 def _read(file: str) -> _Prompt:
     """Return the prompt of a file; no message quotes the content. Raises Failure."""
     try:
-        with click.open_file(file, "rb") as opened:
+        with reading(file), click.open_file(file, "rb") as opened:
             read = msgspec.json.decode(opened.read(), type=list[int] | _Prompt)
-    except OSError as error:
-        raise Failure(f"{file}: {error.strerror}") from error
     except msgspec.ValidationError as error:
         raise Failure(f"{file}: not a prompt: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -8,7 +8,13 @@ import click
 
 from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Moment
-from pipeline.cli.options import config_option, load_running, log_level_option, running_directory_option
+from pipeline.cli.options import (
+    config_option,
+    load_running,
+    log_level_option,
+    require_tokens,
+    running_directory_option,
+)
 from schemas.settings import Settings
 
 
@@ -38,9 +44,7 @@ def index(config: Path | None, data_dir: Path | None, at: float | None, log_leve
     other machines reach it, it needs index.token.
     """
     settings = load_running(config, data_dir).settings
-    from connectors.process.login import check_token
-
-    check_token(settings.index.host, settings.index.token, section="index")
+    require_tokens(settings, "index")
     import uvloop
 
     from pipeline.cli.logs import configure_logs

@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 import click
 
-from pipeline.cli.failures import Failure, stopped_by_signals
+from pipeline.cli.failures import Failure, reading, stopped_by_signals
 from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount, Whole
 from pipeline.cli.progress_line import ProgressLine
@@ -79,7 +79,9 @@ def play(
     from pipeline.recordings.player import EngineSockets, Player
 
     factor = _factor(speed)
-    with _open(file) as recording:
+    with reading(file):
+        opened = Recording(file)
+    with opened as recording:
         if source is not None and source >= len(recording.sources):
             raise click.UsageError(
                 f"{file} has {len(recording.sources)} sources, counted from 0, and no source {source}"
@@ -118,13 +120,6 @@ def play(
             context.term()
         end = "; its last frame is torn" if recording.torn else ""
         click.echo(f"played {published} batches{end}")
-
-
-def _open(file: Path) -> Recording:
-    try:
-        return Recording(file)
-    except OSError as error:
-        raise Failure(f"{file}: {error.strerror}") from error
 
 
 def _frames(recording: Recording, ranks: dict[int, int]) -> Iterator[tuple[int, Frame]]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from connectors.process.addresses import without_secrets
 from connectors.process.stopping import Stop, done_before
+from pipeline.cli.failures import warn
 from pipeline.cli.groups import examples
-from pipeline.cli.options import config_option, load_running, running_directory_option
+from pipeline.cli.options import config_option, load_running, require_tokens, running_directory_option
 from schemas.settings import ClickHouse, Settings
 
 _LOOK_SECONDS = 10.0
@@ -36,15 +36,11 @@ def serve(config: Path | None, data_dir: Path | None) -> None:
     127.0.0.1 unless set otherwise. Where other machines reach it, it needs page.token. Without ClickHouse it
     says why, once, and shows the boards as soon as it answers.
     """
-    on_purpose: dict[str, str] = {}
-    if data_dir is not None:
-        from pipeline.local.run_file import read_on_purpose
+    from pipeline.local.run_file import read_on_purpose
 
-        on_purpose = read_on_purpose(data_dir)
+    on_purpose = read_on_purpose(data_dir)
     settings = load_running(config, data_dir).settings
-    from connectors.process.login import check_token
-
-    check_token(settings.page.host, settings.page.token)
+    require_tokens(settings, "page")
     asyncio.run(_serve(settings, on_purpose))
 
 
@@ -105,4 +101,4 @@ async def _tell_unless_usable(store: ClickHouse) -> None:
         if lacking := await aside(lambda: missing(store)):
             raise TablesMissing(store.database, lacking)
     except OperatorError as error:
-        click.echo(f"kvlens: {without_secrets(str(error))}", err=True)
+        warn(str(error))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pipeline.cli.failures import stopped_by_signals
 from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Amount, Whole
 from pipeline.simulator.addresses import AddressPlan
@@ -210,8 +210,9 @@ def _chat(options: dict[str, Any]) -> None:
     )
     try:
         _begin(fleet, options)
-        fleet.run(options["duration"])
-        fleet.write_truth()
+        with stopped_by_signals(fleet.stop):
+            fleet.run(options["duration"])
+            fleet.write_truth()
     finally:
         fleet.close()
     batches = sum(source.publisher.published for source in fleet.sources)
@@ -247,14 +248,15 @@ def _trace(options: dict[str, Any]) -> None:
     )
     try:
         _begin(fleet, options)
-        fleet.play(trace.requests)
-        fleet.write_truth()
-        rates = fleet.hit_rates()
-        click.echo(
-            f"played: {len(trace.requests)} requests, hits {rates[0]:.2%} of blocks, {rates[1]:.2%} of tokens"
-        )
-        if options["stay"]:
-            fleet.wait()
+        with stopped_by_signals(fleet.stop):
+            fleet.play(trace.requests)
+            fleet.write_truth()
+            blocks, tokens = fleet.hit_rates()
+            click.echo(
+                f"played: {len(trace.requests)} requests, hits {blocks:.2%} of blocks, {tokens:.2%} of tokens"
+            )
+            if options["stay"]:
+                fleet.wait()
     finally:
         fleet.close()
 
@@ -279,7 +281,7 @@ def _address_plan(options: dict[str, Any]) -> AddressPlan:
 
 
 def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
-    """Announce the addresses, wait for readers if asked to, then let signals stop the fleet gracefully."""
+    """Announce the addresses, and wait for readers if asked to."""
     addresses = fleet.addresses()
     if options["write_config"]:
         with click.open_file(options["write_config"], "w") as config:
@@ -289,12 +291,3 @@ def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
     seconds = options["wait_subscribers"]
     if seconds is not None and not fleet.wait_subscribers(seconds):
         raise click.ClickException(f"not every source had a subscriber within {seconds:g} s")
-    signals = (signal.SIGINT, signal.SIGTERM)
-
-    def stop(_number: int, _frame: object) -> None:
-        for number in signals:
-            signal.signal(number, signal.SIG_DFL)  # the second one ends the process
-        fleet.stop()
-
-    for number in signals:
-        signal.signal(number, stop)

@@ -12,11 +12,12 @@ from connectors.process.addresses import printable
 from pipeline.cli.failures import stopped_by_signals
 from pipeline.cli.groups import examples
 from pipeline.cli.options import (
-    DEFAULT_FILE,
     config_option,
     data_directory_option,
     load_settings,
     require_engines,
+    require_tokens,
+    settings_file,
 )
 from pipeline.cli.progress_line import ProgressLine
 from pipeline.cli.terminal import width
@@ -44,14 +45,7 @@ def up(config: Path | None, data_dir: Path) -> None:
     """
     loaded = load_settings(config)
     require_engines(loaded.settings)
-    from connectors.process.login import check_token
-
-    check_token(loaded.settings.page.host, loaded.settings.page.token)
-    check_token(loaded.settings.index.host, loaded.settings.index.token, section="index")
-    if loaded.settings.lmcache.port:
-        check_token(loaded.settings.lmcache.host, loaded.settings.lmcache.token, section="lmcache")
-    if config is None and DEFAULT_FILE.is_file():
-        config = DEFAULT_FILE
+    require_tokens(loaded.settings, "page", "index", "lmcache")
     from pipeline.advice.text import as_text
     from pipeline.local.advice_watch import AdviceWatch
     from pipeline.local.directory import DataDirectory, write_for_owner_alone
@@ -70,7 +64,7 @@ def up(config: Path | None, data_dir: Path) -> None:
         progress = ProgressLine(sys.stdout, logged=True)
         try:
             with progress:
-                stack = Stack(loaded, config, directory, supervisor, progress)
+                stack = Stack(loaded, settings_file(config), directory, supervisor, progress)
                 stack.start()
             for name, url in stack.urls.items():
                 click.echo(f"  {name}: {url}")

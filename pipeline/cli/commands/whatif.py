@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.cli.failures import Failure
+from pipeline.cli.failures import Failure, reading, warn
 from pipeline.cli.groups import examples
 from pipeline.cli.numbers import Whole
 from pipeline.cli.progress_line import ProgressLine
@@ -78,7 +78,7 @@ def whatif(
     fleet as it is: for a trace, the first values; for a recording, the recorded fleet. The other rows show
     the result of other conditions, beside the promise of the first row's figures.
     """
-    try:
+    with reading(file):
         if _is_trace(file):
             conditions = counts or (1,), capacities or _ENDLESS, routings or ROUTINGS[:1]
             _trace(file, conditions, block_size, time_unit, as_json)
@@ -91,8 +91,6 @@ def whatif(
             raise Failure("a recording says itself how large its blocks are and when they came")
         else:
             _recording(file, counts, capacities or _ENDLESS, as_json)
-    except OSError as error:
-        raise Failure(f"{file}: {error.strerror or error}") from error
 
 
 def _is_trace(path: Path) -> bool:
@@ -162,7 +160,7 @@ def _recording(
         events = RecordedEvents(path)
         fleet = follow(events, events.roles)
     if events.torn:
-        click.echo(f"kvlens: {path}: ends inside a frame; everything before it was read", err=True)
+        warn(f"{path}: ends inside a frame; everything before it was read")
     asked = [(count, each.amount) for count in counts or (fleet.sources,) for each in capacities]
     if not counts and fleet.computing > 1:
         asked.append((1, None))
