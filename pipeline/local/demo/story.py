@@ -13,15 +13,15 @@ class Chapter:
 
     seconds: float
     """Since the fleet's traffic began, which is when the connector has subscribed."""
-    tells: str
+    line: str
     changes: dict[str, str] = field(default_factory=dict)
     """Fleet process -> change, as in `kvlens simulate --at`; empty for what is so from the beginning."""
 
     def options(self, process: str) -> tuple[str, ...]:
         """Return the options of that process's `kvlens simulate`."""
-        return ("--at", self.announced(process)) if process in self.changes else ()
+        return ("--at", self.log_line(process)) if process in self.changes else ()
 
-    def announced(self, process: str) -> str:
+    def log_line(self, process: str) -> str:
         """Return the line that the process prints when it has happened."""
         return f"{self.seconds:g}:{self.changes[process]}"
 
@@ -95,10 +95,10 @@ class Narrator:
         happened = [
             chapter
             for chapter in self._to_come
-            if all(chapter.announced(process) in said[process] for process in chapter.changes)
+            if all(chapter.log_line(process) in said[process] for process in chapter.changes)
         ]
         self._to_come = [chapter for chapter in self._to_come if chapter not in happened]
-        yield from (chapter.tells for chapter in happened)
+        yield from (chapter.line for chapter in happened)
 
     def _said(self, process: str) -> list[str]:
         log = self._logs[process]

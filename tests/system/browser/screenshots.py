@@ -51,9 +51,9 @@ def told_demo(data: Path) -> Iterator[tuple[str, int, int]]:
                 sys.stderr.write(line)
                 address = re.search(r"boards are on (http\S+)", line)
                 url = address[1] if address else url
-                if STORY[0].tells in line:
+                if STORY[0].line in line:
                     began = int(time.time())
-                if STORY[-1].tells in line:
+                if STORY[-1].line in line:
                     break
             else:
                 raise SystemExit("the demo ended before its story did")

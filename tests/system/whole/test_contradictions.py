@@ -35,8 +35,8 @@ def test_no_chapter_of_the_demo_contradicts_itself(tmp_path: Path) -> None:
     command = [*KVLENS, "demo", "--data-dir", "data"]
     with closing(started(command, tmp_path / "demo.out", cwd=tmp_path)) as demo:
         for chapter in STORY:
-            demo.wait_said(chapter.tells, seconds=LONGEST)
-            assert of_directory(tmp_path / "data", STORY_SECONDS) == [], chapter.tells
+            demo.wait_said(chapter.line, seconds=LONGEST)
+            assert of_directory(tmp_path / "data", STORY_SECONDS) == [], chapter.line
         # What the last one changes shows on the boards by then.
         time.sleep(30)
         for seconds in (60, STORY_SECONDS):

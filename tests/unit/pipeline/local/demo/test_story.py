@@ -15,12 +15,12 @@ REPLICAS = {group.name: group.replicas for group in GROUPS}
 
 @pytest.mark.parametrize("chapter", STORY, ids=lambda chapter: f"{chapter.seconds:g}")
 def test_what_is_told_names_the_replica_to_which_it_happens(chapter: Chapter) -> None:
-    assert "\n" not in chapter.tells
+    assert "\n" not in chapter.line
     for process in chapter.changes:
         names = REPLICAS[process]
-        change = scheduled(chapter.announced(process), len(names)).change
+        change = scheduled(chapter.log_line(process), len(names)).change
         if isinstance(change, Lost | Restart):
-            assert names[change.replica] in chapter.tells
+            assert names[change.replica] in chapter.line
 
 
 def test_the_doctor_excuses_whose_batches_are_lost_for_good_until_it_restarts() -> None:
@@ -29,7 +29,7 @@ def test_the_doctor_excuses_whose_batches_are_lost_for_good_until_it_restarts() 
     for chapter in STORY:
         for process in chapter.changes:
             names = REPLICAS[process]
-            change = scheduled(chapter.announced(process), len(names)).change
+            change = scheduled(chapter.log_line(process), len(names)).change
             if isinstance(change, Lost) and change.loss == "lose":
                 lost[names[change.replica]] = chapter.seconds
             elif isinstance(change, Restart):
