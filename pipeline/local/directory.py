@@ -15,13 +15,14 @@ from pipeline.errors import PipelineError
 DIRECTORY_RIGHTS = 0o700
 FILE_RIGHTS = 0o600
 """What engines cache, who runs them and how to reach them is for the owner alone to read."""
+UMASK = 0o777 & ~DIRECTORY_RIGHTS
 _LOCK_FILE = "owner.lock"
 _POLL_SECONDS = 0.05
 
 
 def write_for_owner_alone() -> None:
     """Set the umask so that nobody else can read what this process and its children write."""
-    os.umask(0o777 & ~DIRECTORY_RIGHTS)
+    os.umask(UMASK)
 
 
 class DirectoryInUse(PipelineError):

@@ -87,7 +87,7 @@ class Stack:
         connector = self._launch("connector", "connect")
         # Before the page, which reads it.
         write_run_file(self._directory.path, self._config, self._environment, self._on_purpose)
-        page = self._launch_page()
+        page = self._launch_server("page", "serve", "livez")
         if broker:
             self._steps.step("starting Kafka")  # again, after the broker's own steps
             broker.wait_ready()
@@ -110,7 +110,7 @@ class Stack:
             process.wait_ready()
             self._steps.tell(f"boards are on {self.urls['page']}" if name == "page" else f"{name} is ready")
         # Last, as nothing waits for it, and it would take processor time from what the user waits for.
-        self._launch_index()
+        self._launch_server("index", "index", "readyz")
 
     def _broker(self) -> EmbeddedBroker | None:
         """Return the embedded broker, which has a port but does not run yet; None where one is configured."""
@@ -165,22 +165,15 @@ class Stack:
         arguments = [command, *(("--config", str(self._config)) if self._config else ())]
         return self._launch_command(name, arguments, environment, f"http://{LOOPBACK}:{port}/readyz")
 
-    def _launch_page(self) -> CommandProcess:
-        """Launch `kvlens serve`, on the configured port unless that is taken."""
-        host, port = self.settings.page.host, self._supervisor.ports.preferred(self.settings.page.port)
-        return self._launch_server("page", "serve", host, port, "livez")
+    def _launch_server(self, name: str, command: str, ready: str) -> CommandProcess:
+        """Launch what reads the run file and answers, on the configured port unless that is taken.
 
-    def _launch_index(self) -> CommandProcess:
-        """Launch `kvlens index` in the same way."""
-        host, ports = self.settings.index.host, self._supervisor.ports
-        wanted = self.settings.index.port
-        port = ports.preferred(wanted) if wanted else ports.any()
-        return self._launch_server("index", "index", host, port, "readyz")
-
-    def _launch_server(self, name: str, command: str, host: str, port: int, ready: str) -> CommandProcess:
-        """Launch what reads the run file and answers; `name` is also that of its section in the settings."""
+        `name` is also that of its section in the settings.
+        """
+        given, ports = getattr(self.settings, name), self._supervisor.ports
+        port = ports.preferred(given.port) if given.port else ports.any()
         environment = {**self._environment, variable_of(name, "port"): str(port)}
-        url = self.urls[name] = f"http://{host}:{port}/"
+        url = self.urls[name] = f"http://{given.host}:{port}/"
         arguments = [command, "--data-dir", str(self._directory.path)]
         return self._launch_command(name, arguments, environment, f"{url}{ready}")
 

@@ -181,11 +181,9 @@ class Engine:
         self._keeper = Connection(opened)
         self._keeper.query(f"CREATE DATABASE IF NOT EXISTS {_HOME}")
         self._path = f"{opened}&database={_HOME}"
-        self.version = (
-            bytes(self._keeper.query("SELECT version()", "TabSeparatedRaw").bytes()).decode().strip()
-        )
-        self.timezone = (
-            bytes(self._keeper.query("SELECT timezone()", "TabSeparatedRaw").bytes()).decode().strip()
+        self.version, self.timezone = (
+            bytes(self._keeper.query(f"SELECT {name}()", "TabSeparatedRaw").bytes()).decode().strip()
+            for name in ("version", "timezone")
         )
         self._sessions: dict[tuple[str, str], _Session] = {}
         self._lock = threading.Lock()

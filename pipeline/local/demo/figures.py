@@ -41,7 +41,10 @@ _FIRST_BUCKET_MIDDLE = 1.5 * 2.0**-11
 
 @dataclass(frozen=True)
 class PoolFigures:
-    """One medium of one source: what is resident now, and what came and went in the last minute."""
+    """One medium of one source: what is resident now, and what came and went in the last minute.
+
+    Up to `trust` the fields are the columns of the query, in order.
+    """
 
     replica: str
     dp_rank: int
@@ -84,34 +87,12 @@ def read_pools(client: Client, database: str, now: float) -> list[PoolFigures]:
     """Return the figures of all sources that had rows in the last minute, by name."""
     flows = {row[:3]: row[3:] for row in _read(client, _FLOW, database, "flow", now)}
     pools = []
-    for replica, dp_rank, medium, entries, blocks, fine, tokens, *bounds, trust in _read(
-        client, _OCCUPANCY, database, "held", now
-    ):
-        is_bound, tokens_at_least, capacity, store_only, at_least = bounds
-        stored, evicted, lifetimes, since = flows.get((replica, dp_rank, medium), (0, 0, [], None))
+    for row in _read(client, _OCCUPANCY, database, "held", now):
+        stored, evicted, lifetimes, since = flows.get(row[:3], (0, 0, [], None))
         seconds = WINDOW_SECONDS if since is None else min(WINDOW_SECONDS, now - moment(since))
         seconds = max(seconds, 1.0)
-        pools.append(
-            PoolFigures(
-                replica,
-                dp_rank,
-                medium,
-                entries,
-                blocks,
-                fine,
-                tokens,
-                bool(is_bound),
-                bool(tokens_at_least),
-                capacity,
-                bool(store_only),
-                bool(at_least),
-                trust,
-                stored / seconds,
-                evicted / seconds,
-                evicted,
-                mean_lifetime(lifetimes),
-            )
-        )
+        last_minute = stored / seconds, evicted / seconds, evicted, mean_lifetime(lifetimes)
+        pools.append(PoolFigures(*(*row, *last_minute)))
     return sorted(pools, key=lambda pool: (pool.replica, pool.dp_rank, pool.medium != "gpu", pool.medium))
 
 

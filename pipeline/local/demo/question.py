@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import Request
 
 import msgspec
 
 from pipeline.local.demo.fleet import MODEL, TIERED_TRAFFIC
+from pipeline.local.processes.command import open_directly
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import system_prompts
 from pipeline.simulator.wire.hashing import chain_digests, rendered, seed_digest
@@ -51,8 +52,7 @@ class IndexQuestion:
         """Return the answer, None while there is none; waits for half a second at most."""
         request = Request(self._url, self._body, self._headers)
         try:
-            # A proxy from the environment must not come between a process and its own loopback.
-            with build_opener(ProxyHandler({})).open(request, timeout=_SECONDS) as answer:
+            with open_directly(request, timeout=_SECONDS) as answer:
                 found: Mapping[str, Any] = msgspec.json.decode(answer.read())
         except (URLError, OSError, msgspec.DecodeError):
             return None

@@ -56,17 +56,17 @@ def screen(
     figures = table(pools, size.columns) if pools else ["waiting for the first rows"]
     figures.append(freshness_line(freshness))
     others = ["", *(f"{name}: {url}" for name, url in urls.items() if name != "page")]
-    told = ["", *(line for note in notes for line in textwrap.wrap(note, size.columns))]
+    noted = ["", *(line for note in notes for line in textwrap.wrap(note, size.columns))]
     last = [
         *(textwrap.shorten(line, size.columns, placeholder=" …") for line in question),
         "Ctrl-C stops it; the data stay",
     ]
     room = size.lines - 1 - _height([*head, *figures, *last], size.columns)
-    if _height([*told, *others], size.columns) > room:
+    if _height([*noted, *others], size.columns) > room:
         others = []
-    if len(told) > room:
-        told = told[len(told) - room :] if room > 0 else []
-    return "\n".join([*head, *figures, *others, *told, *last])
+    if len(noted) > room:
+        noted = noted[len(noted) - room :] if room > 0 else []
+    return "\n".join([*head, *figures, *others, *noted, *last])
 
 
 def story_page(urls: Mapping[str, str]) -> str:

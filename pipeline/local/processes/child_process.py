@@ -14,7 +14,7 @@ from dataclasses import field
 from pathlib import Path
 
 from pipeline.errors import PipelineError
-from pipeline.local.directory import DIRECTORY_RIGHTS, FILE_RIGHTS, DirectoryLock
+from pipeline.local.directory import DIRECTORY_RIGHTS, FILE_RIGHTS, UMASK, DirectoryLock
 from pipeline.local.processes.progress import Progress, processor_seconds
 
 _LOG_ROTATE_BYTES = 16 << 20
@@ -24,8 +24,6 @@ _LOOK_SECONDS = 5.0
 """Between two looks at the processor time of a starting process."""
 _GONE_SECONDS = 5.0
 _CLAIM_SECONDS = 2.0
-_UMASK = 0o777 & ~DIRECTORY_RIGHTS
-"""What child processes write is for their owner alone, whatever the starter's umask is."""
 
 
 def behind_lifeline(command: Sequence[str]) -> list[str]:
@@ -102,7 +100,8 @@ class ChildProcess:
                 stderr=output,
                 # Ctrl-C in a terminal reaches the starter only, which stops its children in order.
                 start_new_session=True,
-                umask=_UMASK,
+                # What it writes is for its owner alone, whatever the starter's umask is.
+                umask=UMASK,
                 pass_fds=[held, self._lock.descriptor],
                 env=lifeline_environment(environment),
             )

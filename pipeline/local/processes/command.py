@@ -11,6 +11,9 @@ from urllib.request import ProxyHandler, build_opener
 from pipeline.local.processes.child_process import ChildProcess
 from pipeline.local.processes.launched import Launched
 
+# A proxy from the environment must not come between a process and its own loopback.
+open_directly = build_opener(ProxyHandler({})).open
+
 
 class CommandProcess(Launched):
     """Runs `kvlens ARGUMENTS`; its log file has the name of the process."""
@@ -43,9 +46,8 @@ class CommandProcess(Launched):
 
 def page_answers(url: str) -> bool:
     """Return whether a GET of the page gives 200."""
-    # A proxy from the environment must not come between a process and its own loopback.
     try:
-        with build_opener(ProxyHandler({})).open(url, timeout=2) as answer:
+        with open_directly(url, timeout=2) as answer:
             return bool(answer.status == 200)
     except (URLError, OSError):
         return False
