@@ -36,6 +36,8 @@ CAUSES: Final = (
     "reannounced",
 )
 """Names as in the columns of `fills_10s`; the index is the number."""
+FILL_CAUSES: Final = CAUSES[:REANNOUNCED]
+"""Causes of fills; what is announced again was not filled."""
 
 PEER_AT_RECEIVERS: Final = 11
 """Counts as PEER, and separately as PEER_PART."""

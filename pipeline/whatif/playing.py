@@ -16,7 +16,7 @@ from pipeline.simulator.traffic.trace import (
 )
 from pipeline.traces.trace import HashId, Trace
 from pipeline.whatif.conditions import Conditions
-from pipeline.whatif.potential import FleetFigures, Potential
+from pipeline.whatif.potential import FleetFollower, Potential
 from schemas.residency import EVICTED, FILLED, ResidencyChanges, ResidencyRecord, SourceChanges
 
 _REQUESTS_PER_RECORD = 256
@@ -51,16 +51,16 @@ class Played:
 def play(trace: Trace, conditions: Conditions) -> Played:
     """Play the requests in their order."""
     replicas = [TraceReplica(trace.block_size, conditions.capacity) for _ in range(conditions.replicas)]
-    figures = FleetFigures()
+    fleet = FleetFollower()
     sources: list[SourceChanges] = []
     for changes in _changes(trace, conditions, replicas):
         sources.append(changes)
         if len(sources) == _REQUESTS_PER_RECORD:
-            figures.add(ResidencyRecord(0, 0, 0, sources))
+            fleet.add(ResidencyRecord(0, 0, 0, sources))
             sources = []
-    figures.add(ResidencyRecord(0, 0, 0, sources))
+    fleet.add(ResidencyRecord(0, 0, 0, sources))
     counters = tuple(replica.counters for replica in replicas)
-    return Played(conditions, trace.block_size, counters, figures.potential())
+    return Played(conditions, trace.block_size, counters, fleet.potential())
 
 
 def _changes(trace: Trace, conditions: Conditions, replicas: list[TraceReplica]) -> Iterator[SourceChanges]:

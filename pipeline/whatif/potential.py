@@ -7,16 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from pipeline.fleet.causes import CAUSES, REANNOUNCED
+from pipeline.fleet.causes import CAUSES, FILL_CAUSES
 from pipeline.fleet.state import FleetState
 from schemas.fleet_rows import CapacityCurveRow, FillsRow
 from schemas.residency import ResidencyRecord
 from schemas.rows import Row
 from schemas.settings import Fleet
 
-FILLS = CAUSES[:REANNOUNCED]
-"""Causes of fills; what is announced again was not filled."""
-PREFILL = tuple(cause for cause in FILLS if cause not in ("promoted", "transferred", "generated"))
+PREFILL = tuple(cause for cause in FILL_CAUSES if cause not in ("promoted", "transferred", "generated"))
 """Causes of what was computed for prompts, or may have been: the rest came from a lower tier, by transfer or
 from decoding."""
 AVOIDABLE_HERE = ("evicted", "peer_and_evicted", "cleared")
@@ -39,11 +37,11 @@ class Potential:
 
     @property
     def filled_blocks(self) -> int:
-        return sum(self.blocks[cause] for cause in FILLS)
+        return sum(self.blocks[cause] for cause in FILL_CAUSES)
 
     @property
     def filled_tokens(self) -> int:
-        return sum(self.tokens[cause] for cause in FILLS)
+        return sum(self.tokens[cause] for cause in FILL_CAUSES)
 
     @property
     def prefill_tokens(self) -> int:
@@ -58,7 +56,7 @@ class Potential:
         )
 
 
-class FleetFigures:
+class FleetFollower:
     """Follows residency records of one shard as the fleet agent does, and forgets nothing."""
 
     def __init__(self) -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import msgspec
 
 from pipeline.errors import PipelineError
 from pipeline.residency.partition import PartitionState
-from pipeline.whatif.potential import AVOIDABLE, FleetFigures, Potential
+from pipeline.whatif.potential import AVOIDABLE, FleetFollower, Potential
 from schemas.events import EventsRecord
 from schemas.residency import ResidencyRecord
 from schemas.settings import Worker
 
 _RECORDS_BETWEEN_CUTS = 200
-_NO_ROLES: Mapping[str, str] = MappingProxyType({})
 
 
 class NotKnown(PipelineError):
@@ -55,14 +53,14 @@ class Saved:
     at_most: int
 
 
-def follow(records: Iterable[EventsRecord], roles: Mapping[str, str] = _NO_ROLES) -> RecordedFleet:
+def follow(records: Iterable[EventsRecord], roles: Mapping[str, str]) -> RecordedFleet:
     """Apply the events as the replica agent and the fleet agent would; return what they find.
 
     `roles` has the roles by replica, where they are known.
     """
-    replica, fleet = PartitionState(0, Worker(), shards=1), FleetFigures()
+    replica, fleet = PartitionState(0, Worker(), shards=1), FleetFollower()
     decoding = _decoding(roles)
-    computing = FleetFigures() if decoding else None
+    computing = FleetFollower() if decoding else None
     now = 0.0
     seen: set[tuple[str, int]] = set()
     incomplete: set[tuple[str, int]] = set()
@@ -122,6 +120,7 @@ def saved(fleet: RecordedFleet, replicas: int, extra_tokens: int | None) -> Save
             "does not say what it would keep; ask for --replicas 1 with --capacity none"
         )
     potential = fleet.among_computing if one_for_all else fleet.potential
+    # A clear would have emptied a larger cache as well.
     causes = AVOIDABLE if one_for_all else ("evicted", "peer_and_evicted")
     at_most = sum(potential.tokens[cause] for cause in (*causes, "unknown"))
     return Saved(potential.saved_tokens(extra_tokens), at_most)

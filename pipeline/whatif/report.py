@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pipeline.fleet.causes import FILL_CAUSES
 from pipeline.traces.trace import HashId, Trace, TraceRequest
 from pipeline.whatif.playing import Played
-from pipeline.whatif.potential import FILLS
 from pipeline.whatif.promise import ideal, promised
 from pipeline.whatif.recorded import RecordedFleet, Saved
 
@@ -61,7 +61,7 @@ def played_row(actual: Played, row: Played) -> dict[str, Any]:
         "token_hit_rate": token_rate,
         "own_ideal_hit_rate": _rate(ideal(row, shared=False), queried),
         "ideal_hit_rate": _rate(ideal(row), queried),
-        "fills": {cause: row.potential.blocks[cause] for cause in FILLS},
+        "fills": {cause: row.potential.blocks[cause] for cause in FILL_CAUSES},
         "promised": None,
     }
     if row is not actual:
@@ -81,7 +81,7 @@ def recorded_row(fleet: RecordedFleet) -> dict[str, Any]:
         "replicas": fleet.sources,
         "computing": fleet.computing,
         "filled_tokens": fleet.potential.filled_tokens,
-        "fills": {cause: fleet.potential.tokens[cause] for cause in FILLS},
+        "fills": {cause: fleet.potential.tokens[cause] for cause in FILL_CAUSES},
     }
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pipeline.dashboards.queries import MAIN_GROUPS, RANGE, SERIES
-from pipeline.fleet import causes
+from pipeline.fleet.causes import FILL_CAUSES
 
-CAUSE_TOKENS = {cause: f"{cause}_tokens" for cause in causes.CAUSES[: causes.REANNOUNCED]}
+CAUSE_TOKENS = {cause: f"{cause}_tokens" for cause in FILL_CAUSES}
 CAUSE_TOKENS |= {
     "peer": "routable_peer_tokens",
     "evicted_elsewhere": "keepable_elsewhere_tokens",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from pipeline.fleet.causes import CAUSES, REANNOUNCED
+from pipeline.fleet.causes import FILL_CAUSES
 from schemas.fleet_metrics import MEDIA
 from schemas.fleet_rows import FillsRow
 from schemas.rows import OccupancyRow, Row, StreamHealthRow
@@ -139,7 +139,7 @@ def _filled(rows: list[FillsRow]) -> Counter[tuple[str, str]]:
     filled: Counter[tuple[str, str]] = Counter()
     for row in rows:
         if row.group_idx == main[row.hash_domain, row.replica]:
-            for cause in CAUSES[:REANNOUNCED]:
+            for cause in FILL_CAUSES:
                 filled[row.model, cause] += getattr(row, f"{cause}_tokens")
             filled[row.model, "peer"] -= row.peer_at_receivers_tokens
             filled[row.model, "evicted_elsewhere"] -= row.evicted_at_receivers_tokens

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.fleet.causes import FILL_CAUSES
 from pipeline.fleet.state import FleetState
 from pipeline.simulator.traffic.routing import Routing
 from pipeline.traces.reading import read_trace
 from pipeline.traces.trace import Trace, TraceRequest
 from pipeline.whatif.conditions import CapacityTooSmall, Conditions, combined
 from pipeline.whatif.playing import Played, play
-from pipeline.whatif.potential import FILLS
 from pipeline.whatif.promise import ideal, promised
 from pipeline.whatif.recorded import NotKnown, follow, saved
 from schemas.fleet_rows import CapacityCurveRow, FillsRow
@@ -101,12 +101,12 @@ def test_causes_and_curve_are_those_of_both_agents(
     needed: Counter[int] = Counter()
     for row in state.cut(0.0).rows:
         if isinstance(row, FillsRow):
-            causes.update({cause: getattr(row, f"{cause}_blocks") for cause in FILLS})
+            causes.update({cause: getattr(row, f"{cause}_blocks") for cause in FILL_CAUSES})
         elif isinstance(row, CapacityCurveRow):
             needed.update(dict(enumerate(row.needed_hist)))
     found = play(Trace(requests, BLOCK), Conditions(replicas, capacity, routing)).potential
     assert causes["peer"] > 0 < causes["cold"]
-    assert {cause: found.blocks[cause] for cause in FILLS} == causes
+    assert {cause: found.blocks[cause] for cause in FILL_CAUSES} == causes
     assert dict(enumerate(found.needed)) == needed
 
 
@@ -161,7 +161,7 @@ def test_smaller_caches_are_promised_nothing(size: int, played: Play) -> None:
 def test_a_recording_bounds_what_more_cache_would_have_saved(
     requests: list[TraceRequest], size: int, played: Play
 ) -> None:
-    fleet = follow(events(requests, 2, size))
+    fleet = follow(events(requests, 2, size), {})
     row = played(2, size, "round-robin")
     assert (fleet.sources, fleet.incomplete) == (2, 0)
     assert fleet.potential.needed == row.potential.needed

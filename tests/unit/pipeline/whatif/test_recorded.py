@@ -45,7 +45,7 @@ class Cache:
 def test_what_a_clear_would_have_taken_is_not_promised(extra: int | None) -> None:
     requests = read_trace(SLICE).requests
     cache = Cache(TraceReplica(512, BUDGET))
-    fleet = follow(cache.events(requests))
+    fleet = follow(cache.events(requests), {})
     larger = Cache(TraceReplica(512, extra and BUDGET + extra)).hits(requests)
     promised = saved(fleet, 1, extra and extra * BLOCK)
     assert fleet.potential.blocks["cleared"] > 0
