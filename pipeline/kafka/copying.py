@@ -27,8 +27,8 @@ from connectors.kafka.topic_metadata import TopicMetadata, topic_metadata
 from connectors.kafka.topics import catalogue, partition_of_key, topic_name
 from connectors.kafka.zstd import keep_zstd_contexts
 from pipeline.errors import KafkaUnavailable, PipelineError
-from pipeline.kafka.membership import may_join
-from pipeline.kafka.rights import copying, on_topics
+from pipeline.kafka.membership import group_name, may_join
+from pipeline.kafka.rights import COPY, copying, on_topics
 from pipeline.kafka.whole_log import WholeLog
 from schemas.settings import Settings
 
@@ -84,7 +84,7 @@ async def _opened(settings: Settings, prefix: str) -> AsyncIterator[_Copy]:
     old = topic_name(msgspec.structs.replace(kafka, topic_prefix=prefix), "events")
     new, positions = (topic_name(kafka, key) for key in ("events", "positions"))
     needed = on_topics(copying(catalogue(), prefix, topic_prefix=kafka.topic_prefix, group=kafka.group))
-    group = f"{kafka.group}.copy"
+    group = group_name(kafka, COPY)
     await may_join(kafka, [group])
     options = client_options(kafka)
     reading = {"enable_auto_commit": False, "auto_offset_reset": "earliest", **options}

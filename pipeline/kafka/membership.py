@@ -18,7 +18,7 @@ _NOBODY = (0, "nobody")
 
 
 def group_name(kafka: Kafka, agent: str) -> str:
-    """Return the consumer group of an agent."""
+    """Return the consumer group of an agent, or the one with another suffix of `rights`."""
     return f"{kafka.group}.{agent}"
 
 

@@ -19,6 +19,8 @@ RECORDING_INDEXES = "indexes with index.choices"
 INDEX = "kvlens index"
 CHOICES = "choices"
 """Suffix of the group whose members write choices into tables, next to the fleet agent."""
+COPY = "copy"
+"""Suffix of the group that remembers how far `kvlens topics copy` is."""
 RECORDING = "kvlens index, index.choices"
 AGENTS = {"replica": "replica agent", "fleet": "fleet agent"}
 """Agent, as in `worker.agents` and in the names of consumer groups -> its name in `topics.toml`."""
@@ -112,7 +114,7 @@ def copying(
             Right("topic", f"{topic_prefix}.{events}", "Read", "sees what an earlier copy sent last"),
             Right("topic", f"{topic_prefix}.{events}", "Write", "writes it"),
             Right("topic", f"{topic_prefix}.{positions}", "Describe", "sees that no connector writes yet"),
-            Right("group", f"{group}.copy", "Read", "commits how far it is"),
+            Right("group", f"{group}.{COPY}", "Read", "commits how far it is"),
         ),
     )
 

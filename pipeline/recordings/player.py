@@ -10,11 +10,11 @@ from typing import Literal
 import zmq
 
 from connectors.process.binding import bound
+from connectors.replay.protocol import END_SEQUENCE
 from pipeline.recordings.format import Frame
 
 BUFFER_STEPS = 10_000
 """Batches kept for replay, as vLLM's default."""
-END_SEQUENCE = b"\xff" * 8
 SEND_HWM = 100_000
 _LINGER_MS = 5000
 

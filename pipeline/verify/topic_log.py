@@ -16,6 +16,7 @@ from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
+from pipeline.kafka.membership import group_name
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.topics import describe
 from pipeline.verify.open_transactions import held_back
@@ -147,7 +148,7 @@ async def opened_topic(
     found.require()
     consumer = AIOKafkaConsumer(
         # Only to read this group's offsets: partitions are assigned by hand, so it never joins.
-        group_id=f"{kafka.group}.{agent}",
+        group_id=group_name(kafka, agent),
         isolation_level="read_committed",
         enable_auto_commit=False,
         auto_offset_reset="earliest",
