@@ -39,6 +39,7 @@ class Progress:
         return self._event_time
 
     def _computed(self, partitions: int) -> float:
+        """Return the least time to which a partition was read, plus the greatest offset of a clock."""
         heard = [partition for partition in self._of.values() if partition.read_to]
         if len(heard) < partitions:
             return -math.inf

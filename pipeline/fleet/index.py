@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.fleet.kernel.counts import (
     COUNTERS,
@@ -16,10 +20,8 @@ from pipeline.fleet.kernel.counts import (
 )
 from pipeline.fleet.kernel.refills import FORGOTTEN, REFILL, no_refills, refills_of
 from pipeline.fleet.kernel.tables import (
-    BLOCK,
     LOAD,
     LOSS,
-    PAIR,
     SMALLEST,
     SPARSE,
     Losses,
@@ -54,10 +56,8 @@ class Index:
         clock.counters[WINDOW] = NO_WINDOW
         self.clock = put_into(clock, packed.get("clock", ()))
         blocks, pairs, losses = rows
-        self.blocks = np.zeros(_capacity_to_stay(len(blocks)), BLOCK)
-        copy_blocks(blocks, self.blocks)
-        self.pairs = np.zeros(_capacity_to_stay(len(pairs)), PAIR)
-        copy_pairs(pairs, self.pairs)
+        self.blocks = _moved(blocks, copy_blocks, _capacity_to_stay(len(blocks)))
+        self.pairs = _moved(pairs, copy_pairs, _capacity_to_stay(len(pairs)))
         self.losses = np.zeros(capacity_for(len(losses)), LOSS)
         self._put_losses(losses)
         self.refills = no_refills()
@@ -97,34 +97,35 @@ class Index:
                 clears_of_source=doubled(self.clock.clears_of_source),
             )
 
-    def make_room(self, coming: int, *, blocks_each: int, max_ghosts: int) -> None:
+    def make_room(self, coming: int, *, blocks_each: int, max_losses: int) -> None:
         """Make room for `coming` changes: a pair and a loss for each, and `blocks_each` blocks.
 
-        At most `max_ghosts` losses are remembered.
+        At most `max_losses` losses are remembered.
         """
         counters = self.clock.counters
         used, capacity = int(counters[USED_BLOCKS]), len(self.blocks)
         if used + coming * blocks_each > capacity * LOAD or _sparse(used, coming, capacity):
-            self._move_blocks(_capacity_to_stay(used + coming * blocks_each))
+            capacity = _capacity_to_stay(used + coming * blocks_each)
+            self.blocks = _moved(self.blocks, copy_blocks, capacity)
         used, capacity = int(counters[USED_PAIRS]), len(self.pairs)
         if used + coming > capacity * LOAD or _sparse(used, coming, capacity):
-            self._move_pairs(_capacity_to_stay(used + coming))
+            self.pairs = _moved(self.pairs, copy_pairs, _capacity_to_stay(used + coming))
         remembered, capacity = int(counters[TAIL] - counters[HEAD]), len(self.losses)
-        needed = min(remembered + coming, max_ghosts)
+        needed = min(remembered + coming, max_losses)
         if needed > capacity or _sparse(remembered, coming, capacity):
             self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
 
-    def wants_room(self, *, max_ghosts: int) -> bool:
+    def wants_room(self, *, max_losses: int) -> bool:
         """Return whether a table will have to grow soon, and is so large that this takes long."""
-        return self._blocks_fill_up or self._pairs_fill_up or self._losses_fill_up(max_ghosts)
+        return self._blocks_fill_up or self._pairs_fill_up or self._losses_fill_up(max_losses)
 
-    def grow_early(self, *, max_ghosts: int) -> None:
+    def grow_early(self, *, max_losses: int) -> None:
         """Double the tables that will have to grow soon."""
         if self._blocks_fill_up:
-            self._move_blocks(2 * len(self.blocks))
+            self.blocks = _moved(self.blocks, copy_blocks, 2 * len(self.blocks))
         if self._pairs_fill_up:
-            self._move_pairs(2 * len(self.pairs))
-        if self._losses_fill_up(max_ghosts):
+            self.pairs = _moved(self.pairs, copy_pairs, 2 * len(self.pairs))
+        if self._losses_fill_up(max_losses):
             self._move_losses(2 * len(self.losses))
 
     @property
@@ -135,20 +136,10 @@ class Index:
     def _pairs_fill_up(self) -> bool:
         return _fills_up(len(self.pairs), self.clock.counters[USED_PAIRS], EARLY)
 
-    def _losses_fill_up(self, max_ghosts: int) -> bool:
+    def _losses_fill_up(self, max_losses: int) -> bool:
         counters = self.clock.counters
         remembered = counters[TAIL] - counters[HEAD]
-        return len(self.losses) < max_ghosts and _fills_up(len(self.losses), remembered, EARLY_LOSSES)
-
-    def _move_blocks(self, capacity: int) -> None:
-        blocks = np.zeros(capacity, BLOCK)
-        copy_blocks(self.blocks, blocks)
-        self.blocks = blocks
-
-    def _move_pairs(self, capacity: int) -> None:
-        pairs = np.zeros(capacity, PAIR)
-        copy_pairs(self.pairs, pairs)
-        self.pairs = pairs
+        return len(self.losses) < max_losses and _fills_up(len(self.losses), remembered, EARLY_LOSSES)
 
     def _move_losses(self, capacity: int) -> None:
         remembered = self._losses_in_order()
@@ -172,6 +163,13 @@ class Index:
         for at, some in ((begin, before_the_turn), (0, behind)):
             # As bytes, at the speed of memory: numpy would copy the rows field by field.
             self.losses[at : at + len(some)].view(np.uint8)[:] = some.view(np.uint8)
+
+
+def _moved(rows: npt.NDArray[Any], copy: Callable[..., None], capacity: int) -> npt.NDArray[Any]:
+    """Return a table of this capacity with the rows of another one."""
+    table = np.zeros(capacity, rows.dtype)
+    copy(rows, table)
+    return table
 
 
 def _fills_up(capacity: int, used: int, early: float) -> bool:

@@ -134,17 +134,13 @@ class OpenWindows:
             number = self._cell_numbers.pop((source, space))
             if self.cells.dirty[number]:
                 rows += self._fill_rows(self.cells, [number], np.array([number]))
-            self._empty(number)
+            for column in self.cells:
+                column[number] = 0
+            self.cells.windows[number] = NO_WINDOW
             self._head.cells[number] = None
             self._places.pop(number, None)
             self._free.append(number)
         return rows
-
-    def _empty(self, number: int) -> None:
-        cells = self.cells
-        for column in cells:
-            column[number] = 0
-        cells.windows[number] = NO_WINDOW
 
     def ended_fills(self) -> list[Row]:
         """Return the last rows of the windows of cells that ended since the last call."""

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.fleet.hashing.comparison import Comparing, PieceOrigins
+from pipeline.fleet.hashing.comparison import HashComparison, PieceOrigins
 from pipeline.fleet.kernel.columns import Pieces
 from pipeline.fleet.kernel.event_order import PieceOrder
 from pipeline.fleet.kernel.packed_columns import PackedColumns, packed_columns
 from pipeline.fleet.pool_names import NamedPool, PoolNames
 from pipeline.fleet.registry import Sources
-from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.residency import ResidencyRecord
 from schemas.trust import TRUST_ORDER
 
 _TRUST_NUMBERS = {trust: number for number, trust in enumerate(TRUST_ORDER)}
@@ -36,10 +36,12 @@ class RecordPieces(NamedTuple):
     origins: PieceOrigins
 
 
-class RecordSources:
+class PieceSplitter:
     """Splits records into pieces, and registers the sources and pools that they name."""
 
-    def __init__(self, sources: Sources, pools: PoolNames, comparing: Comparing, *, horizon: float) -> None:
+    def __init__(
+        self, sources: Sources, pools: PoolNames, comparing: HashComparison, *, horizon: float
+    ) -> None:
         """Losses are remembered for `horizon` seconds."""
         self._sources = sources
         self._pools = pools
@@ -56,7 +58,7 @@ class RecordSources:
         numbers, salts_of_runs, receives, lives, trusts, unsure_until, alone, pools, lineages = zip(
             *rows, strict=True
         )
-        _, spaces, salts, constants, bits, medium_keys, gauges, cells, _ = zip(*pools, strict=True)
+        spaces, bits, medium_keys, gauges, cells, _ = zip(*pools, strict=True)
         known = np.array([len(each) for each in lineages], np.int64)
         of_source, of_life = np.array(numbers, np.int64), np.array(lives, np.int64)
         return RecordPieces(
@@ -64,7 +66,7 @@ class RecordSources:
             PieceOrder(
                 of_source,
                 of_life,
-                np.array(constants, np.uint64),
+                np.array([space.constant for space in spaces], np.uint64),
                 np.array([*chain.from_iterable(lineages)], np.uint16),
                 np.cumsum(known) - known,
                 TRANSFER_SECONDS * np.array(receives, np.float64),
@@ -82,7 +84,11 @@ class RecordSources:
                 np.array(alone, np.uint8),
                 np.array(receives, np.uint8),
             ),
-            PieceOrigins(of_source, np.array(spaces, np.uint32), np.array(salts, np.uint64)),
+            PieceOrigins(
+                of_source,
+                np.array([space.number for space in spaces], np.uint32),
+                np.array([space.salt for space in spaces], np.uint64),
+            ),
         )
 
     def _rows(self, record: ResidencyRecord, packed: PackedColumns) -> list[_Row]:
@@ -90,7 +96,8 @@ class RecordSources:
         rows: list[_Row] = []
         latest = iter(_latest_times(packed))
         for said in record.sources:
-            source = self._sources.of(said.replica, said.dp_rank)
+            name = said.replica, said.dp_rank
+            source = self._sources.of(*name)
             number = source.number
             if said.incarnation > source.incarnation:
                 source.incarnation = said.incarnation
@@ -105,7 +112,7 @@ class RecordSources:
                     rows.append(
                         (
                             number,
-                            _salt_of_runs(said, part) if said.receives else 0,
+                            salt_of_runs(*name, said.incarnation, part.group_idx) if said.receives else 0,
                             said.receives,
                             source.life,
                             source.trust,
@@ -119,10 +126,6 @@ class RecordSources:
             if source.trust:
                 source.unsure_until = source.seen + self._horizon
         return rows
-
-
-def _salt_of_runs(said: SourceChanges, part: ResidencyChanges) -> int:
-    return salt_of_runs(said.replica, said.dp_rank, said.incarnation, part.group_idx)
 
 
 @functools.lru_cache(1 << 12)

@@ -17,11 +17,6 @@ class NamedPool(NamedTuple):
     """A medium and group of a source."""
 
     space: Space
-    space_number: int
-    salt: int
-    """Of the space."""
-    constant: int
-    """Of the space."""
     bit: int
     """Of the medium."""
     medium_key: int
@@ -55,9 +50,6 @@ class PoolNames:
             gauge = self._open.gauge(space.number, part.medium)
             pool = known[key] = NamedPool(
                 space,
-                space.number,
-                space.salt,
-                space.constant,
                 bit,
                 constant_of(_MEDIUM_CONSTANTS + gauge),
                 gauge,

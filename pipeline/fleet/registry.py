@@ -13,12 +13,11 @@ import numpy as np
 
 from pipeline.errors import TooManySources
 from pipeline.fleet.kernel.keys import constant_of
-from pipeline.fleet.kernel.tables import I64, STORE_ONLY_BIT
+from pipeline.fleet.kernel.tables import I64, MEDIA_BITS, STORE_ONLY_BIT
 from schemas.fleet_checkpoints import FleetHead, FleetLineage, FleetSource, FleetSpace
 
 MAX_SOURCES = 1 << 16
 MAX_LINEAGES = 1 << 16
-_LAST_BIT = 13
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,7 +54,7 @@ class Media:
         name = f"{medium}/store-only" if store_only else medium
         bit = self.bits.get(name)
         if bit is None:
-            low, high = (STORE_ONLY_BIT, _LAST_BIT) if store_only else (0, STORE_ONLY_BIT - 1)
+            low, high = (STORE_ONLY_BIT, MEDIA_BITS - 1) if store_only else (0, STORE_ONLY_BIT - 1)
             taken = {bit for bit in self.bits.values() if low <= bit <= high}
             bit = self.bits[name] = next((bit for bit in range(low, high) if bit not in taken), high)
         return bit

@@ -25,10 +25,9 @@ from pipeline.fleet.kernel.counts import (
     WINDOW,
 )
 from pipeline.fleet.kernel.fill_cause import NO_BUCKET
-from pipeline.fleet.kernel.refills import COUNTERS as MOST_REFILLS
-from pipeline.fleet.kernel.refills import REFILL
+from pipeline.fleet.kernel.refills import MOST_REFILLS, REFILL
 from pipeline.fleet.kernel.sums import put_keys, sum_pairs
-from pipeline.fleet.kernel.tables import HAS_LOSS, KEY, capacity_for
+from pipeline.fleet.kernel.tables import HAS_LOSS, KEY, MEDIA_BITS, capacity_for
 from pipeline.fleet.kernel.transfers import ANSWER, FILL, TRANSFER
 from pipeline.fleet.open_windows import cells_of, gauges_of
 from pipeline.fleet.packing import Packed, Rows, rows_of
@@ -36,6 +35,7 @@ from pipeline.fleet.pieces import TRANSFER_SECONDS
 from pipeline.fleet.snapshot import Base
 from pipeline.fleet.undecided import saved_in
 from pipeline.fleet.waiting import unpacked
+from pipeline.reading.windows import WINDOW_SECONDS
 from pipeline.residency.histogram import BUCKETS
 from schemas.fleet_checkpoints import FleetHead
 from schemas.residency import KINDS, LATEST_CHANGE
@@ -43,7 +43,7 @@ from schemas.trust import TRUST_ORDER
 
 _I64 = np.dtype("<i8")
 _F64 = np.dtype("<f8")
-_LATEST_WINDOW = LATEST_CHANGE // 10
+_LATEST_WINDOW = LATEST_CHANGE // WINDOW_SECONDS
 
 Array = npt.NDArray[Any]
 
@@ -171,7 +171,7 @@ def _waiting_fit(head: FleetHead, tables: Packed) -> bool:
         and (of.followed.sources == sources).all()
         and all(0 <= cell < len(head.cells) and head.cells[cell] is not None for cell in cells.tolist())
         and ((gauges >= 0) & (gauges < len(head.gauges))).all()
-        and (of.followed.bits < 14).all()
+        and (of.followed.bits < MEDIA_BITS).all()
         and (of.followed.trusts < len(TRUST_ORDER)).all()
         and (of.origins.spaces < len(head.spaces)).all()
     )

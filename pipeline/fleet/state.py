@@ -12,7 +12,7 @@ from pipeline.applying.steps import Steps, at_once
 from pipeline.errors import CheckpointDamaged, damaged_if_it_fails
 from pipeline.fleet.acceptance import is_acceptable
 from pipeline.fleet.event_time import Progress
-from pipeline.fleet.hashing.comparison import Comparing
+from pipeline.fleet.hashing.comparison import HashComparison
 from pipeline.fleet.hashing.groups import HashGroups
 from pipeline.fleet.index import CHUNK, Index
 from pipeline.fleet.kernel.columns import Changes, Pieces
@@ -21,7 +21,7 @@ from pipeline.fleet.kernel.follow import GPU, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Table, rows_in
-from pipeline.fleet.pieces import RecordSources
+from pipeline.fleet.pieces import PieceSplitter
 from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
@@ -89,9 +89,9 @@ class FleetState(State[ResidencyRecord, Cut]):
         self.names = names_in(head)
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
         self._transfers = Transfers(head, base.tables, shard=shard, shards=shards)
-        self._comparing = Comparing(settings.compare_after, head, base.tables)
+        self._comparing = HashComparison(settings.compare_after, head, base.tables)
         self._pools = PoolNames(self.names, self._open)
-        self._record_sources = RecordSources(
+        self._splitter = PieceSplitter(
             self.names.sources, self._pools, self._comparing, horizon=settings.horizon_seconds
         )
         self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
@@ -190,7 +190,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         self.next_offset = offset + 1
         self._applied = offset
         if record.decisions is not None:
-            self._transfers.told(record.decisions)
+            self._transfers.decided_elsewhere(record.decisions)
             self._rows += self._transfers.count(self.index, self._open, offset)
             return
         until = self._progress.heard(record) - self._settings.order_seconds
@@ -207,7 +207,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         """Let the changes of a record wait until they are due."""
         if not record.sources:
             return
-        pieces = self._record_sources.pieces(record)
+        pieces = self._splitter.pieces(record)
         self.index.room_for_source(len(self.head.sources) - 1)
         if pieces is None:
             return
@@ -232,7 +232,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         if due is not None:
             self.head.counted_to = max(self.head.counted_to, due.latest)
             self._follow(due.changes, due.pieces, offset)
-            self._comparing.meet(due.changes, due.origins)
+            self._comparing.match_first_blocks(due.changes, due.origins)
 
     def apply_all(self, records: Sequence[tuple[int, ResidencyRecord]]) -> None:
         """Apply pairs of offset and record, one after the other."""
@@ -245,7 +245,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         at = 0
         while at < total:
             end = min(at + CHUNK, total)
-            index.make_room(end - at, blocks_each=blocks_each, max_ghosts=max_losses)
+            index.make_room(end - at, blocks_each=blocks_each, max_losses=max_losses)
             self._transfers.make_room(end - at)
             why = -1
             while why != DONE:
@@ -337,11 +337,11 @@ class FleetState(State[ResidencyRecord, Cut]):
         Nothing may be applied or cut while it runs.
         """
         copying, most = self._bases.due(now, self.index.entries, self._latest), self._settings.max_ghosts
-        if not copying and not self.index.wants_room(max_ghosts=most):
+        if not copying and not self.index.wants_room(max_losses=most):
             return None
 
         def done() -> None:
-            self.index.grow_early(max_ghosts=most)
+            self.index.grow_early(max_losses=most)
             if copying:
                 self._bases.begin(now)
 
@@ -359,8 +359,7 @@ class FleetState(State[ResidencyRecord, Cut]):
 
     def take_out_of_order(self) -> Counter[OrderReason]:
         """Return how many changes did not count in event order since the last call, by reason."""
-        if given_up := self._transfers.take_given_up():
-            self._out_of_order["undecided"] += given_up
+        self._out_of_order["undecided"] += self._transfers.take_given_up()
         found, self._out_of_order = self._out_of_order, Counter()
         return +found
 

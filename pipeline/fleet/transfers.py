@@ -90,7 +90,7 @@ class Transfers:
             answers = doubled(answers)
         self.waiting = Waiting(fills, answers, used)
 
-    def told(self, decisions: Decisions) -> None:
+    def decided_elsewhere(self, decisions: Decisions) -> None:
         """Take in what another shard decided."""
         rows = np.zeros(len(decisions.known), ANSWER)
         rows["run"] = np.frombuffer(decisions.runs, "<u8")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pipeline.fleet.hashing.comparison import PieceOrigins
 from pipeline.fleet.kernel.columns import Changes, Pieces
 from pipeline.fleet.kernel.due import Groups, gathered, groups_due, move, room_for_groups
-from pipeline.fleet.kernel.event_order import WAITING, Reached, Spans, Waiting, counting, unpack
+from pipeline.fleet.kernel.event_order import WAITING, Reached, Spans, WaitingRows, counting, unpack
 from pipeline.fleet.kernel.tables import U8, doubled, mapped
 from pipeline.fleet.packing import Packed, Table, fields_of, rows_of
 from pipeline.fleet.pieces import RecordPieces
@@ -177,7 +177,7 @@ class WaitingChanges:
         for column, before in zip(self._spans, spans, strict=True):
             column[: len(live)] = before[: len(live)]
 
-    def _restore(self, room: Waiting, pieces: WaitingPieces) -> None:
+    def _restore(self, room: WaitingRows, pieces: WaitingPieces) -> None:
         """Let the changes of a base wait."""
         self._move(len(room), len(pieces.named))
         self._room[: len(room)] = room
@@ -225,7 +225,7 @@ PIECE_COLUMNS = (
 """Of the table `waiting_pieces`: the columns of `Pieces` and `PieceOrigins`, and `named`."""
 
 
-def unpacked(waiting: Sequence[bytes], pieces: Sequence[bytes]) -> tuple[Waiting, WaitingPieces]:
+def unpacked(waiting: Sequence[bytes], pieces: Sequence[bytes]) -> tuple[WaitingRows, WaitingPieces]:
     """Unpack the two tables of waiting changes. Raises ValueError."""
     columns = [np.frombuffer(column, kind) for column, kind in zip(pieces, PIECE_COLUMNS, strict=True)]
     return rows_of(WAITING, waiting), _pieces_of(columns)

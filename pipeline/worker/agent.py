@@ -173,7 +173,8 @@ class Agent(Generic[_Record, _Cut]):
     async def _apply(self, stream: Any) -> None:
         """Apply records and acknowledge none: the transactions of checkpoints move the group's offsets.
 
-        A chunk is applied in one go, so nothing is cut or given up in between.
+        A chunk, one message to Faust with many records, is applied in one go: nothing is cut or given up in
+        between.
         """
         rounds, app = self._rounds, self.app
         try:

@@ -75,10 +75,10 @@ def _end_of(parents: I64, label: int) -> int:
 
 
 @compiled
-def _meet(firsts: Any, labels: Labels, origins: Origins, changes: Changes, pieces: PieceOrigins) -> int:
+def _match(firsts: Any, labels: Labels, origins: Origins, changes: Changes, pieces: PieceOrigins) -> int:
     """Remember the first blocks of fills; return how many labels were joined to others."""
     parents = labels.parents
-    met = 0
+    matched = 0
     for at in range(len(changes.roots)):
         root = changes.roots[at]
         if root == np.uint64(0):
@@ -95,7 +95,7 @@ def _meet(firsts: Any, labels: Labels, origins: Origins, changes: Changes, piece
                 label = min(label, other)
                 parents[gone] = label
                 labels.members[label] += labels.members[gone]
-                met += 1
+                matched += 1
             elif second > firsts[slot].second:
                 origins.returns[source] += 1
             second = max(second, np.int64(firsts[slot].second))
@@ -103,10 +103,10 @@ def _meet(firsts: Any, labels: Labels, origins: Origins, changes: Changes, piece
         firsts[slot].space = pieces.spaces[piece]
         firsts[slot].second = second
         firsts[slot].label = label
-    return met
+    return matched
 
 
-class Comparing:
+class HashComparison:
     """Labels of sources' engine sessions, joined where two of them fill chains with the same first block."""
 
     def __init__(self, after: int, head: FleetHead, packed: Packed) -> None:
@@ -135,7 +135,7 @@ class Comparing:
         """Whether there may be returns since then."""
         self._alike: dict[int, int] = {}
         """Results of `alike`, for sources whose labels have not changed since."""
-        self.moved = False
+        self.changed = False
         """Whether anything changed since this was last set to False."""
         self._after = after
 
@@ -151,7 +151,7 @@ class Comparing:
     def is_alone(self, number: int, said: SourceChanges) -> bool:
         """Note that a record has changes of a source; return whether the source is alone.
 
-        Called for all sources of a record before `meet`.
+        Called for all sources of a record before `match_first_blocks`.
         """
         standing = self.standings.get(number)
         if standing is None:
@@ -169,10 +169,10 @@ class Comparing:
         if alike is None:
             alike = self._alike[number] = self.alike(number)
         if alike:
-            self.moved |= standing.alone
+            self.changed |= standing.alone
             standing.alone = False
         elif not standing.alone and self._is_alone(number, standing):
-            self.moved = standing.alone = True
+            self.changed = standing.alone = True
         return standing.alone
 
     def alike(self, number: int) -> int:
@@ -183,11 +183,11 @@ class Comparing:
         """Return the name of the oldest engine session found to hash like this source."""
         return self.names[_end_of(self._labels.parents, self._origins.labels[number])]
 
-    def meet(self, changes: Changes, pieces: PieceOrigins) -> None:
+    def match_first_blocks(self, changes: Changes, pieces: PieceOrigins) -> None:
         """Compare the first blocks of fills."""
         self._uncounted = True
-        if _meet(self._firsts, self._labels, self._origins, changes, pieces):
-            self.moved = True
+        if _match(self._firsts, self._labels, self._origins, changes, pieces):
+            self.changed = True
             self._alike.clear()
 
     def _count_returns(self) -> None:
@@ -233,9 +233,10 @@ class Comparing:
                     if label >= 0 and _end_of(self._labels.parents, label) == before:
                         self._prove_anew(other, left)
         self._origins.labels[number] = self._new_label(name)
+        # One that was alone stays so over restarts, until a match.
         if not standing.alone:
             self._prove_anew(number, standing)
-        self.moved = True
+        self.changed = True
 
     def _prove_anew(self, number: int, standing: FleetStanding) -> None:
         """Count the returns of a source without a match from here on."""

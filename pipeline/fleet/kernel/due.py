@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from connectors.process.compiled import borrowed, compiled, fetch_ahead
 from pipeline.fleet.kernel.columns import Changes
-from pipeline.fleet.kernel.event_order import Spans, Waiting
+from pipeline.fleet.kernel.event_order import WAITING, Spans, WaitingRows
 from pipeline.fleet.kernel.tables import F64, I64, mapped
 
 _AHEAD: Final = 8
 """How many groups ahead the first change is fetched into the processor's cache."""
+_OF_CHANGES: Final = ("key", "kind", "time", "size", "stored", "piece", "root", "depth", "lineage", "run")
+"""The fields of WAITING in the order of those of `Changes`."""
 
 
 class Groups(NamedTuple):
@@ -29,7 +31,9 @@ def room_for_groups(count: int) -> Groups:
     return Groups(np.empty(count), np.empty(count, np.int64), np.empty(count, np.int64))
 
 
-def groups_due(room: Waiting, spans: Spans, pieces: int, until: float, groups: Groups) -> tuple[Groups, int]:
+def groups_due(
+    room: WaitingRows, spans: Spans, pieces: int, until: float, groups: Groups
+) -> tuple[Groups, int]:
     """Take out the changes of the first `pieces` pieces that are due at or before `until`.
 
     Return them as groups, piece after piece, and how many changes they are. `groups` has room for one each.
@@ -38,26 +42,15 @@ def groups_due(room: Waiting, spans: Spans, pieces: int, until: float, groups: G
     return mapped(groups, lambda column: column[:found]), count
 
 
-def gathered(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], count: int) -> Changes:
+def gathered(room: WaitingRows, groups: Groups, order: npt.NDArray[np.intp], count: int) -> Changes:
     """Return the `count` changes of the groups, one group after the other in `order`."""
-    changes = Changes(
-        np.empty(count, np.uint64),
-        np.empty(count, np.uint8),
-        np.empty(count, np.float64),
-        np.empty(count, np.uint32),
-        np.empty(count, np.int64),
-        np.empty(count, np.int32),
-        np.empty(count, np.uint64),
-        np.empty(count, np.uint16),
-        np.empty(count, np.uint16),
-        np.empty(count, np.uint64),
-    )
+    changes = Changes(*[np.empty(count, WAITING[name]) for name in _OF_CHANGES])
     _gather(room, groups, order, changes)
     return changes
 
 
 @compiled
-def move(room: Waiting, spans: Spans, pieces: int, into: Waiting) -> None:
+def move(room: WaitingRows, spans: Spans, pieces: int, into: WaitingRows) -> None:
     """Move the waiting changes of the first `pieces` pieces to the beginning of `into`, maybe `room` itself.
 
     Pieces without waiting changes are left out.
@@ -79,7 +72,7 @@ def move(room: Waiting, spans: Spans, pieces: int, into: Waiting) -> None:
 
 
 @compiled
-def _take_due(room: Waiting, spans: Spans, pieces: int, until: float, groups: Groups) -> tuple[int, int]:
+def _take_due(room: WaitingRows, spans: Spans, pieces: int, until: float, groups: Groups) -> tuple[int, int]:
     room, spans, groups = borrowed(room), borrowed(spans), borrowed(groups)
     found, count = 0, 0
     for piece in range(pieces):
@@ -104,7 +97,7 @@ def _take_due(room: Waiting, spans: Spans, pieces: int, until: float, groups: Gr
 
 
 @compiled
-def _gather(room: Waiting, groups: Groups, order: npt.NDArray[np.intp], taken: Changes) -> None:
+def _gather(room: WaitingRows, groups: Groups, order: npt.NDArray[np.intp], taken: Changes) -> None:
     room, groups, order, taken = borrowed(room), borrowed(groups), borrowed(order), borrowed(taken)
     to = 0
     for number in range(len(order)):

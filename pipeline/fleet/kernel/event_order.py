@@ -73,7 +73,7 @@ WAITING: Final = np.dtype(
     align=True,
 )
 """A row per waiting change, piece after piece; each fills one line of the processor's cache."""
-Waiting: TypeAlias = npt.NDArray[Any]
+WaitingRows: TypeAlias = npt.NDArray[Any]
 
 
 class Spans(NamedTuple):
@@ -93,7 +93,7 @@ def unpack(
     reached: Reached,
     record: int,
     one_in: int,
-    room: Waiting,
+    room: WaitingRows,
     spans: Spans,
     at: int,
     first_piece: int,
@@ -170,7 +170,7 @@ def unpack(
     return found - at, late
 
 
-def counting(changes: Waiting) -> npt.NDArray[np.bool_]:
+def counting(changes: WaitingRows) -> npt.NDArray[np.bool_]:
     """Return which changes of a record count: all but fills that it later subsumes, and these subsumptions.
 
     A fine-grained block that is subsumed in the record that filled it was never filled: the coarse one was.

@@ -30,7 +30,7 @@ REFILL: Final = np.dtype(
     ],
     align=True,
 )
-COUNTERS: Final = 4096
+MOST_REFILLS: Final = 4096
 """Prefixes counted at once, a power of two; the table has twice as many slots."""
 
 USED: Final = 0
@@ -47,7 +47,7 @@ class Refills(NamedTuple):
 
 def no_refills() -> Refills:
     """Return the counters of a window in which nothing was filled again."""
-    return Refills(np.zeros(2 * COUNTERS, REFILL), np.zeros(2, np.int64))
+    return Refills(np.zeros(2 * MOST_REFILLS, REFILL), np.zeros(2, np.int64))
 
 
 @inlined

@@ -11,6 +11,7 @@ from pipeline.fleet.kernel.tables import (
     HAS_LOSS,
     I64,
     MEDIA,
+    MEDIA_BITS,
     RECEIVED,
     Blocks,
     Keys,
@@ -56,7 +57,7 @@ def sum_pairs(
             wrong += 1
             continue
         media_held = 0
-        for bit in range(14):
+        for bit in range(MEDIA_BITS):
             media_held += media >> bit & 1
         held += media_held
         if media & ANNOUNCED:

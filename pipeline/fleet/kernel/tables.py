@@ -36,7 +36,8 @@ HAS_LOSS: Final = 0x8000
 """In `Pairs.media`: the source lost the block from its GPU, `position` says which loss."""
 RECEIVED: Final = 0x4000
 """In `Pairs.media`: the source received KV when the block came to any medium; kept while it holds one."""
-MEDIA: Final = 0x3FFF
+MEDIA_BITS: Final = 14
+MEDIA: Final = (1 << MEDIA_BITS) - 1
 """Bits of media."""
 STORE_ONLY_BIT: Final = 8
 """Media whose removals are not announced have bits from here on."""
@@ -59,7 +60,7 @@ BLOCK: Final = np.dtype(
         ("size", "<u4"),
         # Sources that hold it on the medium (GPU where the key is the block's own).
         ("owners", "<u2"),
-        # Sources that hold it on a medium whose removals are announced.
+        # Sources that hold it on a medium whose removals are announced: only these certainly have it still.
         ("holders", "<u2"),
         # Remembered losses from a GPU: evictions, and those by a clear or a restart.
         ("evicted", "<u2"),
@@ -69,7 +70,8 @@ BLOCK: Final = np.dtype(
         ("lineage", "<u2"),
         ("depth", "<u2"),
         ("root", "<u8"),
-        # Of the owners, the holders and the evictions, those of sources that received KV when the block came.
+        # Of the owners, the holders and the evictions, those of sources that received KV when the block came:
+        # they are of no use to sources that do not receive (docs/figures.md, Transfers).
         ("received", "<u2"),
         ("received_holders", "<u2"),
         ("received_evicted", "<u2"),

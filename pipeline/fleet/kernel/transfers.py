@@ -167,8 +167,8 @@ def count_decided(
         if 2 * refills.totals[USED] >= len(refills.rows):
             return at, REFILLS_FULL
         found = np.int64(fill.cause), np.int64(fill.regret), np.int64(fill.needed)
-        told = fill.cause == PROMOTED or fill.cause == GENERATED_HERE or fill.cause == REANNOUNCED
-        if fill.state == TRANSFER and not told:
+        certain = fill.cause == PROMOTED or fill.cause == GENERATED_HERE or fill.cause == REANNOUNCED
+        if fill.state == TRANSFER and not certain:
             found = TRANSFERRED, -1, -1
             if fill.cause == EVICTED_HERE or fill.cause == PEER_AND_EVICTED:
                 cells.parts[fill.cell, TRANSFERRED_PART] += fill.size

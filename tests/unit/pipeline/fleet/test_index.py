@@ -31,7 +31,7 @@ def test_losses_get_room_before_all_rows_are_taken(monkeypatch: pytest.MonkeyPat
     errand()
     assert len(state.index.losses) == 2048
     assert state.index._losses_in_order().tolist() == before.tolist()
-    assert not state.index.wants_room(max_ghosts=10_000)
+    assert not state.index.wants_room(max_losses=10_000)
     # What comes back was lost for a known reason as before.
     state.apply(2, record(0, FILLED, range(1, 901), START + 2))
     other = state_with(losses=900)
@@ -47,7 +47,7 @@ def test_losses_do_not_grow_without_need(
 ) -> None:
     monkeypatch.setattr(index, "LARGE", 1024)
     state = state_with(losses, max_ghosts=max_ghosts)
-    state.index.grow_early(max_ghosts=max_ghosts)
+    state.index.grow_early(max_losses=max_ghosts)
     assert len(state.index.losses) == 1024
 
 
@@ -59,7 +59,7 @@ def test_tables_that_are_loaded_do_not_want_room_at_once(
     held = state_with(losses=blocks).index
     rows = [table[table["key"] != 0] for table in (held.blocks, held.pairs)]
     loaded = Index({}, (*rows, held.losses[:0]))
-    assert not loaded.wants_room(max_ghosts=10_000)
+    assert not loaded.wants_room(max_losses=10_000)
     for table, before in zip((loaded.blocks, loaded.pairs), rows, strict=True):
         assert len(table) == slots
         assert sorted(table[table["key"] != 0].tolist()) == sorted(before.tolist())

@@ -58,7 +58,7 @@ def test_blocks_and_pairs_get_room_before_all_rows_are_taken(monkeypatch: pytest
     state, other = state_of(filled), state_of(filled)
     capacities = len(state.index.blocks), len(state.index.pairs)
     monkeypatch.setattr(index, "LARGE", 512)
-    state.index.grow_early(max_ghosts=10_000)
+    state.index.grow_early(max_losses=10_000)
     assert (len(state.index.blocks), len(state.index.pairs)) == tuple(2 * each for each in capacities)
     monkeypatch.setattr(index, "LARGE", 1 << 40)
     for each in (state, other):

@@ -101,7 +101,7 @@ def test_only_the_first_of_each_hash_domain_are_listed(seed: int) -> None:
 def test_more_prefixes_than_counters_cost_no_more_than_stated(
     seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refills, "COUNTERS", COUNTERS)
+    monkeypatch.setattr(refills, "MOST_REFILLS", COUNTERS)
     fleet = Fleet()
     lossy = 0
     for seed in seeds:
