@@ -285,7 +285,7 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     tenant: Name = "default"
     """From the replica's configuration."""
     engine: Name = ""
-    """Name of the engine (`connectors/engines`), e.g. `vllm`; empty while no event has shown which it is."""
+    """Name of the engine (`connectors/engines`), e.g. `vllm`; empty: not known yet."""
     wire_era: Name = ""
     """How the engine encodes, e.g. `array-12`, `map`, `sglang-array-7`."""
     may_reannounce: bool | None = None

@@ -34,22 +34,21 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     promoted_tokens: int
     """Tokens in `promoted_blocks`."""
     transferred_blocks: int
-    """Came from another engine or a store: computed elsewhere, not here. Only of replicas that receive KV."""
+    """Came from another engine or a store, not computed here. Only of replicas that receive KV."""
     transferred_tokens: int
     """Tokens in `transferred_blocks`."""
     transferred_again_tokens: int
-    """Of these, tokens that had been here and were evicted within the horizon: with more cache here they
-    would not have come twice."""
+    """Of these, tokens evicted here within the horizon: with more cache they would not have come twice."""
     generated_blocks: int
     """Decoding completed it, as far as the stream shows: no request looked it up."""
     generated_tokens: int
     """Tokens in `generated_blocks`."""
     peer_blocks: int
-    """Not lost here, but another source held it then: routing, or a shared tier, would have saved it."""
+    """Not lost here, but another source held it: routing, or a shared tier, would have saved it."""
     peer_tokens: int
     """Tokens in `peer_blocks`."""
     peer_at_receivers_tokens: int
-    """Of these, tokens that only sources held which receive KV, as this one does not: no routing matter."""
+    """Of these, tokens held only by sources that receive KV, as this one does not: no routing matter."""
     peer_and_evicted_blocks: int
     """Another source held it, and it was evicted here within the horizon: routing or more cache."""
     peer_and_evicted_tokens: int
@@ -62,8 +61,8 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     evicted_elsewhere_tokens: int
     """Tokens in `evicted_elsewhere_blocks`."""
     evicted_at_receivers_tokens: int
-    """Of these, tokens that only sources had evicted which receive KV, as this one does not: no matter of its
-    capacity or routing."""
+    """Of these, tokens evicted only by sources that receive KV, as this one does not: no capacity or routing
+    matter."""
     cleared_blocks: int
     """Lost by a clear or a restart: the warm-up cost of a rollout."""
     cleared_tokens: int
@@ -100,8 +99,8 @@ class RedundancyRow(msgspec.Struct, frozen=True, gc=False):
     group_idx: int
     shard: int
     owners_1: int
-    """Distinct blocks that one source held. Here and below, one less counts where both some that receive KV
-    and others held the block: a transfer needs that copy."""
+    """Distinct blocks that one source held. In `owners_*` one less counts where both some that receive KV and
+    others held the block: a transfer needs that copy."""
     owners_2: int
     """Distinct blocks that two sources held."""
     owners_3: int
@@ -115,7 +114,7 @@ class RedundancyRow(msgspec.Struct, frozen=True, gc=False):
     physical_tokens: int
     """Tokens in distinct blocks, once for each source that held them."""
     received_tokens: int
-    """Of these, a copy of each block that both some sources which receive KV and others held."""
+    """Of these, a copy of each block held both by sources that receive KV and by others."""
     sampled_one_in: int
     trust: Trust
     """Worst trust of the sources of the hash domain that changed something here."""
@@ -157,12 +156,12 @@ class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
     """Hash of the first block of the chain."""
     shard: int
     depth_blocks: int
-    """Blocks of the chain up to and including the deepest one that several sources held, or that was filled
-    again; 65,535 at most."""
+    """Blocks of the chain down to the deepest one that several sources held, or that was filled again; 65,535
+    at most."""
     owners: int
-    """The most sources that held one and the same block of it."""
+    """The most sources that held one of its blocks."""
     shared_tokens: int
-    """Tokens in blocks that more than one source held, each block once."""
+    """Tokens in blocks that several sources held, each once."""
     duplicated_tokens: int
     """Copies beyond the first; over all prefixes they add up to physical minus unique tokens."""
     refilled_tokens: int
@@ -200,7 +199,7 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False):
     chosen_tokens: int
     """Tokens of the chosen replica's match."""
     best_replica: str
-    """A replica with the longest match, the chosen one if it is among them; empty if nobody held any."""
+    """A replica with the longest match, the chosen one if it has it; empty if nobody held any."""
     not_judged: str
     """Why the choice is not compared, unknown_replica or share; empty: it is."""
     stale: bool
@@ -210,6 +209,6 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False):
     trust: Trust
     """Worst trust of the chosen replica's sources and of those of `best_replica`."""
     upper_bound: bool
-    """Some of the longest match is on a medium from which blocks leave unsaid: less may be lost."""
+    """Some of the longest match is where blocks leave unsaid: less may be lost."""
     version: int
     """2**63 - 1 minus the offset of the record: of a request posted again the first record counts."""

@@ -40,17 +40,16 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     blocks: int
     """Distinct hashes."""
     tokens: int
-    """Distinct blocks times block_size; tokens covered by a coarser resident block are not repeated."""
+    """Distinct blocks times block_size, without tokens that a coarser resident block covers."""
     covered_blocks: int
-    """Fine-grained blocks not counted above because a resident coarse block covers them."""
+    """Fine-grained blocks not counted above, as a resident coarse block covers them."""
     capacity_blocks: int
-    """Capacity that the engine reports, on the GPU in its blocks, on the CPU in blocks of this size; 0 when
-    unknown."""
+    """Blocks that the engine has room for, on the GPU its own, on the CPU of this size; 0: unknown."""
     store_only: bool
-    """The engine never announces removals on this medium: the figures are upper bounds."""
+    """The engine announces no removals on this medium: figures are upper bounds."""
     at_least: bool
-    """Since the last clear a prompt was announced again while it was resident, and taken for an announcement:
-    if it was a second copy, the figures are too low (`worker.reannounced`)."""
+    """Since the last clear a resident prompt was announced again and not counted: if it was a second copy,
+    figures are too low (`worker.reannounced`)."""
     trust: Trust
     """complete, partial (kvlens started after the engine) or degraded (batches or events are missing)."""
     trust_since: datetime
@@ -85,14 +84,14 @@ class FlowRow(msgspec.Struct, frozen=True, gc=False):
     cleared_blocks: int
     """Physical copies lost by a clear or a restart."""
     expired_blocks: int
-    """Fine-grained blocks that we dropped at their age limit, because no event will remove them."""
+    """Fine-grained blocks dropped at their age limit, as no event will remove them."""
     reannounced_blocks: int
-    """Blocks that the engine announced again although they were resident; not in `stored_blocks`."""
+    """Resident blocks that the engine announced again; not in `stored_blocks`."""
     unknown_removed_blocks: int
-    """Removals of blocks that we did not know: the stream is not complete."""
+    """Removals of unknown blocks: the stream is not complete."""
     lifetime_hist: list[int]
-    """Distinct evicted blocks by lifetime: bucket k counts [2**(k-11), 2**(k-10)) seconds, trailing
-    zeros cut (`pipeline.residency.histogram`)."""
+    """Distinct evicted blocks by lifetime: bucket k counts [2**(k-11), 2**(k-10)) seconds; trailing zeros cut
+    (`pipeline.residency.histogram`)."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -114,31 +113,30 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     duplicate_batches: int
     """Batches that came again and were ignored."""
     gap_batches: int
-    """Batches that did not come live when they were due: `lost_batches`, and batches that came by replay
-    after this engine session had been seen live (their live copy, if it came later, is a duplicate)."""
+    """Batches that did not come live when due: `lost_batches`, and those replayed after the session had been
+    seen live (a live copy that comes later is a duplicate)."""
     replayed_batches: int
-    """Batches applied that came by replay: filled gaps, and batches published before first contact."""
+    """Batches applied that came by replay: filled gaps, and those published before first contact."""
     lost_batches: int
-    """Batches that will never come: ranges of `gap` events, and numbers that the log lacks without one."""
+    """Batches that will never come: of `gap` events, and numbers missing in the log without one."""
     undecodable_events: int
-    """Events, whole frames or whole records, skipped because nobody understood them."""
+    """Events, whole frames or whole records that nobody understood: skipped."""
     restarts: int
-    """Engine sessions that ended because the engine started again (`closed` with reason restarted)."""
+    """Engine sessions that ended by a new start of the engine (`closed` with reason restarted)."""
     incarnation: int
     """Number of the engine session; each one has a greater number than those before."""
     last_seq: int
-    """Last sequence number of this session that was applied or given up; -1 before the first batch."""
+    """Last sequence number of the session that was applied or given up; -1 before the first batch."""
     last_batch_at: datetime | None
-    """Event time of the last batch applied in this session; NULL before the first one."""
+    """Event time of the last batch applied in the session; NULL before the first one."""
     connected: bool
-    """False if the connector reported that it does not reach the source, or closed it, and no live batch
-    has come since."""
+    """False if the connector reported the source as unreachable or closed, and no live batch came since."""
     lag_seconds: float
     """Largest received_at - ts of live batches in the window."""
     drift_blocks: int
-    """Physical GPU blocks beyond the engine's capacity: at least this many are wrong (docs/exactness.md)."""
+    """Physical GPU blocks beyond the engine's capacity: at least so many are wrong (docs/exactness.md)."""
     drift_since: datetime | None
-    """Start of the first of the consecutive windows that end with `drift_blocks` above 0; NULL at 0."""
+    """Start of the first window since which each ended with `drift_blocks` above 0; NULL at 0."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -160,13 +158,13 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
     bytes: int
     """Bytes that they take."""
     capacity_bytes: int
-    """Bytes that the publisher declares for the whole medium, all models and groups; 0 when unknown."""
+    """Bytes declared for the whole medium, all models and groups; 0: unknown."""
     stored_objects: int
     """Objects that came and were not held."""
     stored_bytes: int
     """Bytes in `stored_objects`."""
     accesses: int
-    """Uses of objects that were held, as the publisher reports them: what its own eviction goes by."""
+    """Uses of held objects, as the publisher reports them: what its own eviction goes by."""
     accessed_tokens: int
     """Tokens in `accesses`."""
     accessed_bytes: int
@@ -184,14 +182,13 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
     unlisted_objects: int
     """Stores beyond `worker.max_itemised_blocks`: in none of the figures."""
     uses_hist: list[int]
-    """Objects that the publisher removed, by their accesses: element 0 counts those without any, element k
-    those with 2**(k-1) or more and less than 2**k; trailing zeros cut."""
+    """Objects that the publisher removed, by accesses: element 0 counts those without any, element k those
+    with [2**(k-1), 2**k); trailing zeros cut."""
     reuse_hist: list[int]
     """`accesses` by the time since the object came or was accessed before; buckets like `lifetime_hist`."""
     needed_hist: list[int]
-    """`accesses` by the least cache that would have kept the object, if what was used longest ago leaves
-    first: element k counts those for which 2**k MiB suffice and, from 1 on, 2**(k-1) do not; trailing zeros
-    cut."""
+    """`accesses` by the least LRU cache that would have kept the object: element k counts those for which
+    2**k MiB suffice and, from 1 on, 2**(k-1) do not; trailing zeros cut."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -254,10 +251,10 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     closed_at: datetime | None
     """When it ended; NULL while it is open."""
     closed_reason: str
-    """restarted, removed, silent, superseded (another session began and nobody reported the end of this one),
+    """restarted, removed, silent, superseded (another session began, and nobody reported the end of this one)
     or forgotten (nothing came for `worker.forget_seconds`); empty while it is open."""
     engine: str
-    """Name of the engine (`connectors/engines`), e.g. vllm; empty while no event has shown which it is."""
+    """Name of the engine (`connectors/engines`), e.g. vllm; empty: not known yet."""
     wire_era: str
     """How the engine encodes its events, e.g. `array-12`, `map`."""
     hash_domain: str
@@ -271,7 +268,7 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     last_seq: int
     """Last sequence number applied or given up; -1 before the first batch."""
     remarks: list[str]
-    """What is unusual about the stream of this session, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
+    """What is unusual about the stream, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
     trust: Trust
     trust_since: datetime
     version: int

@@ -37,8 +37,8 @@ OWN_HEADERS: dict[str, dict[str, Header]] = {
         "ce_source": ({"pattern": "^.+/[0-9]+$"}, "The source: replica/dp_rank."),
         "ce_id": (
             {"pattern": "^.+/[0-9]+/[0-9]+/n?[0-9]+$"},
-            "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. Without batches of "
-            "the engine, `n` and a time in microseconds instead of first_seq.",
+            "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. Without batches "
+            "of the engine, `n` and a time in microseconds instead of first_seq.",
         ),
         "ce_time": (
             {"format": "date-time"},

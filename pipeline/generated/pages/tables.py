@@ -17,7 +17,8 @@ from pipeline.generated.source_docs import attribute_docs, one_line
 from pipeline.generated.sql_tables import Table, View, parse
 
 INTRODUCTION = """\
-All tables live in the database `clickhouse.database`. `kvlens migrate` creates them.
+All tables are in the database `clickhouse.database`. `kvlens migrate` creates them. They and their columns
+carry the descriptions of this page as comments.
 
 **Rows are upserts.** Each table is a `ReplacingMergeTree(version)`: of several rows with one key the highest
 `version` counts, so **read with `FINAL`**, and bound the time on the first expression of the sort key. The
@@ -33,17 +34,19 @@ ORDER BY window, replica
 ```"""
 
 TIMES = """\
-**Times.** Columns are in UTC. A view takes as `from` and `to` seconds since the epoch
-(`toUnixTimestamp(now()) - 600`), text with a zone, as above, or a clock without one, which is the session's:
-`now()`, `toDateTime(1767268800)`, Grafana's `$__fromTime`. A `DateTime` of *another* zone than the session's
-loses it on the way to a view: give `toUnixTimestamp(now('UTC'))`, from a client
-`toUnixTimestamp({from:DateTime('UTC')})`. A clock in the hour that a change of daylight saving shows twice is
-refused, and so is one that is the present time in UTC but not in the session. A client's datetime without a
-zone is the session's clock, too: the present time of another zone finds nothing there, so give it its zone.
+**Times.** Columns are in UTC. `from` and `to` of a view are one of these:
 
-**Any profile.** Views set what a reader's profile could change in them, and say `FINAL` in their own text. A
-tool that cannot pass arguments can read `occupancy_now`, `stream_health_now`, `hit_potential_1h` and the
-tables. Tables and columns carry the descriptions of this page as comments."""
+- seconds since the epoch: `toUnixTimestamp(now()) - 600`;
+- text with a zone, as above;
+- a clock of the session: `now()`, `toDateTime(1767268800)`, Grafana's `$__fromTime`, or what a client sends
+  without a zone, so send the present time of another zone with that. The hour that a change of daylight
+  saving shows twice is refused, and so is what is the present time in UTC but not in the session.
+
+A `DateTime` of *another* zone than the session's loses it on the way to a view: give
+`toUnixTimestamp(now('UTC'))`, from a client `toUnixTimestamp({from:DateTime('UTC')})`.
+
+**Any profile.** Views set what a reader's profile could change in them. A tool that cannot pass arguments can
+read `occupancy_now`, `stream_health_now`, `hit_potential_1h` and the tables."""
 
 TRUST = """\
 **Trust.** Every row shows how far you can rely on it: `complete` (every batch since the engine's first
@@ -60,7 +63,8 @@ window; trust, connection, lag and drift are the worst. `version` is the time of
 microseconds since the epoch.
 
 **Unless a table says otherwise** it is sorted by `toStartOfHour(window)` and then its key, and partitioned by
-`toYYYYMMDD(window)`; a column is a `UInt64`."""
+`toYYYYMMDD(window)`; a column is a `UInt64`. Besides the columns in its section it has those of its key and
+`version`. Columns that share a row count the same in blocks, tokens or bytes."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
@@ -68,13 +72,16 @@ PUBLIC = frozenset({
 })  # fmt: skip
 """The tables and views that answer most questions."""
 BEGINNING = """\
-**Begin with these ten**, which answer most questions: {names}. Views that end in `_series` read rows of ten
-seconds, minutes or hours, whichever fits the range; the others are what boards and findings are made of."""
+**Begin with** [`sources`](#sources) and these [views](#views), which answer most questions: {names}. Views
+that end in `_series` read rows of ten seconds, minutes or hours, whichever fits the range; the others are
+what boards and findings are made of."""
 INTERNAL = (
     "rollups_due", "engine_counters_by_minute", "engine_counters_by_hour", "prefill_counters_by_hour"
 )  # fmt: skip
 """Tables that only kvlens reads."""
-OF_KVLENS = "What minutes, hours and costs are computed by; nothing is promised to other readers."
+OF_KVLENS = """\
+{names} hold what minutes, hours and costs are computed by. Nothing is promised to other readers; comments in
+ClickHouse explain their columns."""
 PARTS = frozenset({
     "coinciding_restarts", "finest", "latest_streams", "new_prefixes", "observed", "prefill_epochs",
     "prefill_hours", "prefill_replicas", "replica_facts",
@@ -85,14 +92,17 @@ COMMON = 3
 """A column that at least this many tables have, with one type and meaning, is explained once."""
 ARGUMENTS = """\
 Both ends of the time range are included. `from` and `to` are `DateTime('UTC')`, `step` and `seconds`
-`UInt32`, `models` is `Array(String)`. A view gives the winning row of each key of what it reads. The file of
-each in [`schemas/clickhouse/views`](../schemas/clickhouse/views/) says more; formulas are in
+`UInt32`, `models` is `Array(String)`. With `step`, `time` is the start of the point of `width` seconds that a
+window belongs to. A view reads the winning row of each key. Its file in
+[`schemas/clickhouse/views`](../schemas/clickhouse/views/) says more; for formulas see
 [figures](figures.md)."""
 
 BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
 """Leads sort keys so that a time range reads few granules; says nothing about which row it is."""
 SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
 """Between the sentences of a description, of which the page has the first."""
+SAME_IN = re.compile(r"\w+ in `(\w+)`\.")
+"""Of a column that says in tokens or bytes what another one counts: they share a row."""
 INTERVAL = re.compile(r"INTERVAL (\d+) (DAY|MONTH|YEAR)", re.I)
 ROLLUP = re.compile(r"(.+)_(1m|1h)")
 COUNTERS = re.compile(r"(engine|prefill)_counters_by_(minute|hour)")
@@ -157,23 +167,22 @@ def tables_page() -> bytes:
     """Return the page."""
     tables, views = tables_and_views()
     shared = _shared(tables)
-    names = ", ".join(f"[`{name}`](#{name if name in tables else 'views'})" for name in sorted(PUBLIC))
+    names = ", ".join(code(name) for name in sorted(PUBLIC) if name in views)
     blocks = [
         INTRODUCTION,
         READING,
         TIMES,
         TRUST,
         BEGINNING.format(names=names),
-        f"**Tables**: {', '.join(f'[{code(name)}](#{name})' for name in _documented(tables))}.",
         "## Columns of many tables",
         table(HEAD, ((code(column), code(kind), meaning) for column, kind, meaning in sorted(shared))),
     ]
     for name, definition in _documented(tables).items():
         blocks += [f"## {name}", _about(definition)]
-        blocks += _columns(definition.columns, name, shared)
-        blocks += _rollups(definition, tables, shared)
+        blocks += _columns(definition, shared)
+        blocks += _rollups(definition, tables)
     blocks += ["## Views", ARGUMENTS, _views(views)]
-    blocks += ["## Tables of kvlens itself", OF_KVLENS, _internal(tables, shared)]
+    blocks += ["## Tables of kvlens itself", OF_KVLENS.format(names=", ".join(map(code, INTERNAL)))]
     return page("Tables", "`schemas/{rows,fleet_rows,setting_rows}.py` and `schemas/clickhouse/`", *blocks)
 
 
@@ -205,37 +214,23 @@ def _documented(tables: dict[str, Table]) -> dict[str, Table]:
     }
 
 
-def _internal(tables: dict[str, Table], shared: frozenset[Column]) -> str:
-    """Return one table of the columns of tables that only kvlens reads; equal ones share a row."""
-    alike: dict[tuple[str, str], list[str]] = {}
-    for name in INTERNAL:
-        for column, kind, meaning in _described(tables[name].columns, name):
-            if (column, kind, meaning) not in shared:
-                alike.setdefault((column, meaning), []).append(code(name))
-    rows = ((", ".join(names), code(column), meaning) for (column, meaning), names in alike.items())
-    return table(("Table", "Column", "Meaning"), rows)
-
-
-def _rollups(definition: Table, tables: dict[str, Table], shared: frozenset[Column]) -> list[str]:
-    """Return what the tables computed from `definition` keep, and the columns that only they have."""
+def _rollups(definition: Table, tables: dict[str, Table]) -> list[str]:
+    """Return what is said of the tables computed from `definition`, and the columns that only they have."""
     rollups = [
         found for name, found in tables.items() if name != definition.name and _base(name) == definition.name
     ]
     if not rollups:
-        return []
-    said = [rollup.comment for rollup in rollups[:1] if rollup.comment]
-    added = {
-        name: kind
-        for rollup in rollups
-        for name, kind in rollup.columns.items()
-        if name not in definition.columns
-    }
+        return ["No minutes and hours."] if definition.name.endswith("_10s") else []
     names = " and ".join(code(rollup.name) for rollup in rollups)
-    own = {name: kind for name, kind in added.items() if name != "windows"}
-    return [
-        ". ".join([f"Also as {names}", *said]) + ("" if said else "."),
-        *_columns(own, rollups[0].name, shared),
+    said = [f"{names}. {rollups[0].comment}"] if rollups[0].comment else []
+    largest = [
+        code(column)
+        for column in rollups[0].columns
+        if column not in definition.columns and column != "windows"
     ]
+    if largest:
+        said.append(f"{names} also have {', '.join(largest)}: the largest of a window in the period.")
+    return said
 
 
 def _base(name: str) -> str:
@@ -254,21 +249,30 @@ def _summary(definition: Table) -> str:
     return one_line(row.__doc__).split("\n\n")[0] if row else definition.comment
 
 
+def _sorted_by(definition: Table) -> str:
+    return definition.key.removeprefix("(").removesuffix(")")
+
+
+def _key(definition: Table) -> list[str]:
+    return BY_HOUR.sub("", _sorted_by(definition)).split(", ")
+
+
 def _about(definition: Table) -> str:
-    sorted_by = definition.key.removeprefix("(").removesuffix(")")
-    key = BY_HOUR.sub("", sorted_by)
+    sorted_by = _sorted_by(definition)
+    key = ", ".join(_key(definition))
     sorting = "" if sorted_by in (key, USUAL["sorted"] + key) else sorted_by
+    assert not sorting or sorting.endswith(f", {key}"), definition.name
     partition = "" if definition.partition == USUAL["partition"] else definition.partition or "nothing"
     kept = _lifetime(definition.ttl)
     facts = {
         "Key": code(key),
-        "Sorted by": sorting and code(sorting),
-        "Partitioned by": partition and (code(partition) if definition.partition else partition),
-        "Engine": "" if definition.engine == USUAL["engine"] else code(definition.engine),
-        "Kept": "" if definition.name.endswith("_10s") and kept == USUAL["kept"] else kept,
+        "sorted by": sorting and f"{code(sorting.removesuffix(f', {key}'))}, then the key",
+        "partitioned by": partition and (code(partition) if definition.partition else partition),
+        "engine": "" if definition.engine == USUAL["engine"] else code(definition.engine),
+        "kept": "" if definition.name.endswith("_10s") and kept == USUAL["kept"] else kept,
     }
-    lines = "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
-    return f"{_summary(definition)}\n\n{lines}".strip()
+    lines = "; ".join(f"{name}: {value}" for name, value in facts.items() if value)
+    return f"{_summary(definition)} {lines}."
 
 
 def _lifetime(ttl: str) -> str:
@@ -278,21 +282,26 @@ def _lifetime(ttl: str) -> str:
     return f"{found[1]} {found[2].lower()}s" if found else code(ttl)
 
 
-def _columns(columns: dict[str, str], name: str, shared: frozenset[Column]) -> list[str]:
+def _columns(definition: Table, shared: frozenset[Column]) -> list[str]:
     """Explain the columns of one table that are its own, and name those explained above."""
-    described = _described(columns, name)
-    named = ", ".join(code(column[0]) for column in described if column in shared)
-    own = [
-        (code(column), _shown(kind), meaning)
-        for column, kind, meaning in described
-        if (column, kind, meaning) not in shared
-    ]
-    blocks = [table(HEAD, own)] if own else []
-    return [*blocks, f"Also {named}."] if named else blocks
+    described = _described(definition.columns, definition.name)
+    said = {"version", *_key(definition)}
+    named = [code(column[0]) for column in described if column in shared and column[0] not in said]
+    own: list[tuple[list[str], str, str]] = []
+    for column, kind, meaning in described:
+        if (column, kind, meaning) in shared:
+            continue
+        of = SAME_IN.fullmatch(meaning)
+        if of and own and own[-1][0][0] == of[1]:
+            own[-1][0].append(column)
+        else:
+            own.append(([column], kind, meaning))
+    rows = ((", ".join(map(code, columns)), _shown(kind), meaning) for columns, kind, meaning in own)
+    return [*([table(HEAD, rows)] if own else []), *([f"Also {', '.join(named)}."] if named else [])]
 
 
 def _shown(kind: str) -> str:
-    return "" if kind == USUAL["type"] else code(kind)
+    return "" if kind == USUAL["type"] else code(kind.partition("(")[0] if kind.startswith("Enum8") else kind)
 
 
 def column_meanings(name: str) -> dict[str, str]:

@@ -1,5 +1,5 @@
--- Answer and findings of the models named (of all, if none is) in one, for half of what both cost: rows of which `part`
--- is `answer`, those of `answer`, then `finding`, those of `findings`: `finding` is the title, `action` the detail. What
+-- Rows of `answer`, then of `findings`, for half of what both cost: `part` is `answer` or `finding`. Of the models named
+-- (of all, if none is). In `answer` `finding` is the title, `action` the detail. What
 -- each level of views below another costs is a tenth of a second of planning: nothing but `answer`, `findings` and
 -- `advice` is built on this one, and what only it needs stands in it. The range before is read together with the range.
 -- The last setting saves a tenth of a second of planning, too: ClickHouse would look for conditions that follow from

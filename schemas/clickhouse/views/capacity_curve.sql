@@ -1,4 +1,4 @@
--- Rows of ten seconds, both ends of the range included: the winning version of each.
+-- Rows of ten seconds: the winning version of each.
 CREATE VIEW {database}.capacity_curve AS
 SELECT *
 FROM {database}.capacity_curve_10s FINAL

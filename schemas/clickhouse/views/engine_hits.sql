@@ -78,8 +78,8 @@ FROM
 )
 WHERE time >= since;
 
--- Growth of the engines' counters from one scrape to the next one read, of the first one from the start of its
--- period, and the seconds between them; a counter that fell began again at 0. Tokens that an engine does not count are
+-- Growth of the engines' counters from one scrape to the next one read, and the seconds between them. Of the first one
+-- it is from the start of its period; a counter that fell began again at 0. Tokens that an engine does not count are
 -- NULL.
 CREATE VIEW {database}.engine_hits_series AS
 SELECT *

@@ -1,6 +1,6 @@
--- What computing one more token of a prompt takes on each replica: GPU-seconds over the days of a range and the day
--- before them, `measured` by its engine, else `assumed` from the settings in force at the end of the range, else
--- `unknown`.
+-- GPU-seconds that one more token of a prompt takes on each replica, `measured`, `assumed` or `unknown`. Its
+-- engine measures over the days of a range and the day before them; assumed are the settings in force at the end of the
+-- range.
 CREATE VIEW {database}.prefill_rates AS
 SELECT
     replicas.tenant AS tenant,

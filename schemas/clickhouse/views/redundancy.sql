@@ -1,4 +1,4 @@
--- Rows of ten seconds, both ends of the range included: the winning version of each.
+-- Rows of ten seconds: the winning version of each.
 CREATE VIEW {database}.redundancy AS
 SELECT *
 FROM {database}.redundancy_10s FINAL
@@ -19,7 +19,7 @@ WHERE {seconds:UInt32} = {length}
 -- end
 ;
 
--- The same for a chart, from the table that fits the range: `time` is the start of the point of `width` seconds that a
+-- The same for a chart, from the table that fits the range. `time` is the start of the point of `width` seconds that a
 -- window belongs to.
 CREATE VIEW {database}.redundancy_series AS
 SELECT *

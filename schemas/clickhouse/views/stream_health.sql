@@ -1,4 +1,4 @@
--- Rows of ten seconds, both ends of the range included: the winning version of each.
+-- Rows of ten seconds: the winning version of each.
 CREATE VIEW {database}.stream_health AS
 SELECT *
 FROM {database}.stream_health_10s FINAL
@@ -20,7 +20,7 @@ WHERE {seconds:UInt32} = {length}
 -- end
 ;
 
--- The same for a chart, from the table that fits the range: `time` is the start of the point of `width` seconds that a
+-- The same for a chart, from the table that fits the range. `time` is the start of the point of `width` seconds that a
 -- window belongs to.
 CREATE VIEW {database}.stream_health_series AS
 SELECT *

@@ -21,8 +21,8 @@ class HashGroupRow(msgspec.Struct, frozen=True, gc=False):
     shard: int
     incarnation: int
     hash_group: str
-    """Sources with the same value are proven to hash alike. It names the first of their sessions that was
-    seen, as replica/rank@incarnation."""
+    """Sources with the same value are proven to hash alike; names their first session that was seen, as
+    replica/rank@incarnation."""
     alike: int
     """Other sources of the group."""
     alone: bool
@@ -82,7 +82,7 @@ class FleetSettingRow(msgspec.Struct, frozen=True, gc=False):
     TABLE: ClassVar[str] = "fleet_settings"
 
     name: str
-    """`horizon_seconds`: for how long the fleet agent remembers what was lost (`fleet.horizon_seconds`)."""
+    """`horizon_seconds`: for how long losses are remembered (`fleet.horizon_seconds`)."""
     value: float
     """In the unit that its name has."""
     version: int
