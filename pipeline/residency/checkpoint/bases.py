@@ -18,10 +18,11 @@ SHARE = 2.0
 MIN_CHANGES = 4096
 """Applying fewer again is faster than writing a base."""
 MAX_SECONDS = 600.0
-"""Longest time between two bases while any block changes: far less than the log keeps."""
+"""Longest time between two bases while any block changes: far less than the events topic keeps."""
 BLOCKS_A_SECOND = 150.0
 """If too little changed, a base of n blocks waits n seconds divided by this: about 5 kB a second. A worker
-that continues reads the log from the oldest base on: that of a small, hardly changing pool must be young."""
+that continues reads the events topic from the oldest base on: that of a small, hardly changing pool must be
+young."""
 MIN_SECONDS = 30.0
 """Shortest time between two bases if too little changed. Where no block changed, a base is a small record:
 entries are not written again."""
@@ -44,16 +45,17 @@ class SourceBases:
     def __init__(
         self, source: SourceResidency, base: SourceBase | None = None, written: Iterable[str | int] = ()
     ) -> None:
-        """`base` is the one from which the source was restored, `written` the slots that the log has."""
+        """`base` is the one from which the source was restored, `written` the slots that the checkpoint
+        topic has."""
         self.source = source
         self.lacks: int | None = None
-        """Offset of the first record that the base in the log lacks; None if it lacks none."""
+        """Offset of the first record that the base in the checkpoint topic lacks; None if it lacks none."""
         self.number = base.number if base is not None else NO_BASE
-        """Number of the base in the log."""
+        """Number of the base in the checkpoint topic."""
         self._lacks_then: int | None = None
         """As `lacks`, for the base that is being written."""
         self._parts = base.parts if base is not None and base.head is not None else None
-        """How many parts the base in the log has, if all of them hold entries."""
+        """How many parts that base has, if all of them hold entries."""
         self._written: set[str | int] = {*written}
         self._operations = source.pools.operations
         """`Pools.operations` when the last base was begun."""
@@ -75,14 +77,14 @@ class SourceBases:
 
     @property
     def is_first(self) -> bool:
-        """Whether the log has no base of the source."""
+        """Whether the checkpoint topic has no base of the source."""
         return self.number == NO_BASE
 
     def due(self, now: float) -> bool:
         """Return whether to begin a base at wall clock `now`.
 
-        The first one begins at once: without it, rows would show what cannot be restored any more if the log
-        loses the records.
+        The first one begins at once: without it, rows would show what cannot be restored any more if the
+        events topic loses the records.
         """
         if self.lacks is None or self.begun:
             return False
@@ -121,7 +123,7 @@ class SourceBases:
         return record
 
     def nothing(self) -> list[CheckpointRecord]:
-        """Return the records that delete all keys of the source from the log."""
+        """Return the records that delete all keys of the source."""
         return [(self._key(slot), None) for slot in sorted(self._written, key=str)]
 
     def _records(

@@ -23,7 +23,7 @@ class PartitionBases:
     def __init__(self) -> None:
         self._by_source: dict[SourceKey, SourceBases] = {}
         self._forgotten: list[CheckpointRecord] = []
-        """Records that delete those of forgotten sources from the log."""
+        """Records that delete those of forgotten sources from the checkpoint topic."""
 
     def add(
         self,
@@ -32,15 +32,15 @@ class PartitionBases:
         base: SourceBase | None = None,
         written: Iterable[str | int] = (),
     ) -> None:
-        """Add a source: a new one, or one that was restored from a base; `written`: its slots in the log."""
+        """Add a source: a new one, or one that was restored from a base; `written`: its slots."""
         self._by_source[key] = SourceBases(source, base, written)
 
     def leftovers(self, keys: Iterable[bytes]) -> None:
-        """Delete keys from the log: parts of a first base that was not finished."""
+        """Delete keys: parts of a first base that was not finished."""
         self._forgotten += [(key, None) for key in keys]
 
     def forget(self, key: SourceKey) -> None:
-        """Delete all that the log has of a source."""
+        """Delete all that the checkpoint topic has of a source."""
         self._forgotten += self._by_source.pop(key).nothing()
 
     def changed(self, key: SourceKey, offset: int) -> None:
