@@ -38,8 +38,8 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topic: str = ""
     """ZMQ subscription prefix; empty takes every topic."""
     shared_sequence: bool = False
-    """The publisher speaks for several emitters, each under a topic, and numbers all messages together:
-    `topic` is then the whole topic of this one."""
+    """The publisher numbers the messages of several emitters together, each under a topic: `topic` is then
+    the whole topic of this one."""
     role: Role = ""
     """`decode` or `both`: it receives KV that others computed; `prefill`: it does not; empty: the engine's
     counters show it."""
@@ -81,7 +81,7 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pods that the Kubernetes API lists by their labels. Each pod is a replica; its name is the id."""
 
     preset: Literal["vllm", "llm-d", "kserve", "aibrix", "production-stack", "dynamo"] = "vllm"
-    """Stack that runs the engines. It knows their selector, labels and ports, as far as they are not set."""
+    """Stack that runs the engines: gives selector, labels and ports that are not set."""
     namespaces: tuple[Namespace, ...] = ()
     """Empty: that of the connector. `["*"]`: all. With `*` or more than one, ids are `namespace/pod`."""
     selector: str = ""
@@ -95,9 +95,9 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port_base: Port | None = None
     """Port of rank 0, where ranks are counted over several pods and rank r is on this port + r."""
     replay_port: Port | None = None
-    """Port of the replay socket, unless something else gives it; further ranks count on, as for events."""
+    """Port of the replay socket, unless something else gives it; further ranks count on."""
     http_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
-    """Port of the engines' HTTP servers; not set: that of the preset; 0: they are never asked anything."""
+    """Port of the engines' HTTP servers; not set: that of the preset; 0: they are never asked."""
     metrics_port: Port | None = None
     """Port of their Prometheus pages, `http://address:port/metrics`; not set: `http_port`."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1

@@ -18,13 +18,13 @@ class KafkaLogin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bootstrap_servers: Annotated[str, Meta(min_length=1)] = "127.0.0.1:9092"
     """Comma-separated host:port list."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """How to talk to the brokers; the SSL ones verify the host name."""
+    """Of the brokers; the SSL ones verify the host name."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
     """Used with SASL_PLAINTEXT and SASL_SSL."""
     sasl_username: str = ""
-    """Used with SASL_PLAINTEXT and SASL_SSL, except for OAUTHBEARER."""
+    """Used with them, except for OAUTHBEARER."""
     sasl_password: str = ""
-    """Secret; better in a file, see `sasl_password_file`."""
+    """Secret; better `sasl_password_file`."""
     sasl_password_file: str = ""
     """File with the password, instead of `sasl_password`; read again for each new connection."""
     sasl_token_file: str = ""
@@ -41,12 +41,11 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     """Where the log is, and how kvlens writes records."""
 
     compression: Literal["none", "zstd"] = "zstd"
-    """Compression of records: `none`, or `zstd`, with gzip for figures and choices. Checkpoints have
-    none."""
+    """Of records: `none`, or `zstd` with gzip for figures and choices. Checkpoints have none."""
     record_format: Literal["msgpack", "json"] = "msgpack"
     """Encoding of events, residency and choices. JSON takes more bytes, and more of the workers' time."""
     schema_registry_url: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
-    """Registry with Confluent's API, for what is written as JSON; `ssl_cafile` holds for it as well."""
+    """Registry with Confluent's API, for what is written as JSON; `ssl_cafile` holds for it, too."""
     schema_registry_username: str = ""
     """Of the registry's basic authentication, if it wants one."""
     schema_registry_password_file: str = ""
@@ -58,7 +57,7 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     replication_factor: Annotated[int, Meta(ge=1)] = 1
     """Replicas of each topic that `kvlens topics apply` creates."""
     partitions: Annotated[int, Meta(ge=1, le=1024)] = 8
-    """Partitions of the topics that workers share, so at most so many workers; fixed once topics are made."""
+    """Partitions of the topics that workers share: the most workers; fixed once topics are made."""
     group: Name = "kvlens"
     """Beginning of consumer group names; each agent appends its own name."""
 
@@ -68,13 +67,13 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     url: Annotated[str, Meta(pattern="^https?://|^$")] = "http://127.0.0.1:8123"
     """HTTP interface of the server, without a login; port 8123 unless it has one, with https 8443. Empty:
-    workers write no tables, and give figures to Kafka and `/fleet/metrics` alone."""
+    workers write no tables, only figures in Kafka and `/fleet/metrics`."""
     database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
     """Database of all kvlens tables; `kvlens migrate` creates it."""
     username: str = "default"
     """Needs INSERT and SELECT on the database, and CREATE for `kvlens migrate`."""
     password: str = ""
-    """Secret; better in a file, see `password_file`."""
+    """Secret; better `password_file`."""
     password_file: str = ""
     """File with the password, instead of `password`; read again when it changes."""
     ssl_cafile: str = ""
@@ -84,9 +83,9 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ssl_keyfile: str = ""
     """Private key of the client certificate (PEM)."""
     cluster: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]*$")] = ""
-    """Name of the server's cluster over whose shards the tables are spread; empty: tables on one server."""
+    """Name of the server's cluster over whose shards tables are spread; empty: one server."""
     engines: Literal["plain", "replicated", "replicated-database"] = "plain"
-    """Tables on a cluster: `replicated` where shards have several replicas, also of whole databases."""
+    """Tables on a cluster: `replicated…` where shards have several replicas, also of whole databases."""
     timeout_seconds: Seconds = 30.0
     """Longest time for one insert or query."""
 
@@ -103,10 +102,9 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10)] = 16 << 20
     """Larger payloads count as `frame_too_large` and are not decoded."""
     send_timeout_seconds: Seconds = 120.0
-    """Longest time for one produce call. The connector repeats it, in order, until Kafka acknowledges it."""
+    """Longest time for a produce call, which is repeated, in order, until Kafka acknowledges it."""
     drain_seconds: Seconds = 3.0
-    """Time that a graceful stop may take to publish what was received; SIGINT, `up` and `demo` give it
-    less."""
+    """Time to publish what was received in a graceful stop; SIGINT, `up` and `demo` give it less."""
     scrape_seconds: Seconds = 5.0
     """Interval between two readings of an engine's own /metrics."""
     metrics_host: Name = "127.0.0.1"
@@ -118,14 +116,13 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     forward_salts: bool = False
     """Keep the cache salts of requests in the records, as keyed hashes."""
     session_key_file: str = ""
-    """File with the key of these hashes, of session ids and salts, 16 bytes or more; another key gives other
-    hashes."""
+    """File with the key of the hashes of session ids and salts, 16 bytes or more."""
     content_hashes: bool = False
-    """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare; the same
-    for all connectors of a fleet."""
+    """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare; the same for
+    all connectors."""
     content_key_file: str = ""
-    """File with the key of these hashes, 16 bytes or more, the same for the whole fleet; without one,
-    readers of the topics can confirm guesses of a block's text."""
+    """File with the key of these hashes, 16 bytes or more, the same for the fleet; without one, readers of
+    the topics can confirm guesses of a block's text."""
     silent_seconds: Seconds = 300.0
     """A source neither connected nor heard for this long is closed: its blocks leave the fleet."""
     tail_seconds: Seconds = 10.0
@@ -133,26 +130,26 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replay_timeout_seconds: Seconds = 5.0
     """A replay is over when the engine adds nothing to it for this long."""
     backlog_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
-    """Live batches of all sources that wait for missing ones before them; a source may take a quarter."""
+    """Live batches that wait for missing ones before them; a source may take a quarter."""
     shard: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
-    """Share of the fleet that this connector reads: `i/n`, with i from 0 to n - 1, of n connectors."""
+    """Share of the fleet that it reads: `i/n`, with i from 0 to n - 1, of n connectors."""
 
 
 class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the agents keep state and write tables. They raise values too small to work."""
 
     agents: Literal["both", "replica", "fleet"] = "both"
-    """Which agents run in the process; run them apart to scale them apart."""
+    """Agents in the process; run them apart to scale them apart."""
     checkpoint_seconds: Seconds = 1.0
-    """Interval of writing tables and committing state: how fresh the tables are. Up to four times as long
-    where much is written, eight times while the worker catches up."""
+    """Interval of writing tables and committing state. Up to four times as long where much is written,
+    eight times while the worker catches up."""
     state_directory: str = ""
-    """Scratch space; a temporary directory when empty. A worker that died here is taken out of its groups."""
+    """Scratch space; empty: a temporary directory. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
     """Media that an AllBlocksCleared without a medium empties; SGLang's empties all, whatever this says."""
     reannounced: Literal["auto", "off"] = "auto"
-    """`auto`: stores of beginnings that are resident (`kv_cache_report_mode=full`) do not count again,
-    until removals prove that they were copies. `off`: they are copies, as with `prompt_logprobs`."""
+    """`auto`: stores of resident beginnings (`kv_cache_report_mode=full`) do not count again, until removals
+    prove that they were copies. `off`: they are copies, as with `prompt_logprobs`."""
     fine_block_age_seconds: Seconds = 3600.0
     """Age at which the worker drops fine-grained blocks that no event will ever remove."""
     max_clock_ahead_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 5.0
@@ -161,22 +158,21 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_clock_behind_seconds: Seconds = 86400.0
     """The time of receipt replaces engine timestamps further behind it."""
     max_pool_sizes: Annotated[int, Meta(ge=1, le=10_000)] = 256
-    """Block sizes of one source, those of each medium and group: a row a window each. Others are left out."""
+    """Block sizes of a source, by medium and group: a row a window each. Others are left out."""
     max_blocks: Annotated[int, Meta(ge=1, le=1 << 30)] = 20_000_000
-    """Resident blocks of one source; stores of batches that may exceed it are left out."""
+    """Resident blocks of a source; stores of batches that may exceed it are left out."""
     max_itemised_blocks: Annotated[int, Meta(ge=1, le=1 << 24)] = 400_000
-    """Blocks of one source kept one by one: of hybrid groups, copies that differ in block size, as many of
-    which the bytes are known, and as many that were announced again."""
+    """Blocks of a source kept one by one: of hybrid groups, copies that differ in block size; as many of
+    known bytes, and as many that were announced again."""
     forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
     """A source without any record for this long, while others have some, is forgotten; its blocks leave."""
     idle_carry_seconds: Seconds = 3600.0
     """How long a source without any batch gets its occupancy rows carried forward."""
     rollup_seconds: Seconds = 15.0
-    """Interval of computing minutes and hours again, where their input changed; four times as long while
-    the worker catches up."""
+    """Interval of computing changed minutes and hours again; four times as long while it catches up."""
     stop_seconds: Seconds = 2.5
-    """Time that a graceful stop may take to save and to compute minutes, by SIGINT 2.5 s at most; the next
-    start does what is left."""
+    """Time to save and to compute minutes in a graceful stop, by SIGINT 2.5 s at most; the next start does
+    the rest."""
     metrics_host: Name = "127.0.0.1"
     """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
@@ -191,14 +187,13 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_ghosts: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
     """Most losses that are remembered; the oldest are forgotten first."""
     sample_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    """Share of blocks that the agent follows, chosen by hash, rounded to one in a whole number; it scales
-    figures up."""
+    """Share of blocks that are followed, by hash, rounded to one in a whole number; figures are scaled up."""
     hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Prefixes listed per window and hash domain, by duplicated and by refilled tokens each; 0: none."""
     order_seconds: Annotated[float, Meta(ge=0, le=60)] = 2.0
     """A change counts this long after its event time: by how much clocks and delays may differ."""
     max_waiting: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
-    """Most changes of a shard that wait for other partitions; the earliest count then. 170 bytes each."""
+    """Most changes of a shard that wait for other partitions, of 170 bytes; beyond it the earliest count."""
     compare_after: Annotated[int, Meta(ge=0, le=1 << 30)] = 256
     """Returns to first blocks until a source that shares none is taken to hash differently; 0: never."""
 
@@ -211,8 +206,8 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_bytes_per_token: Annotated[int, Meta(ge=1)] | None = None
     """KV-cache bytes of one token, all layers and groups; turns tokens into bytes in `capacity_gain`."""
     prefill_tokens_per_second: Annotated[float, Meta(gt=0)] | None = None
-    """Prompt tokens that a replica computes in a second, all its GPUs together; used where the engine's own
-    counters do not show it."""
+    """Prompt tokens that a replica computes in a second, all its GPUs together, where the engine's counters
+    do not show it."""
     gpus_per_replica: Annotated[float, Meta(gt=0)] | None = None
     """GPUs of a replica, all its ranks together; without it there are no GPU-seconds and no costs."""
     gpu_hour_price: Annotated[float, Meta(ge=0)] | None = None
@@ -241,16 +236,15 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
     """Viewers of the page log in with it: at least 16 characters, better in a file. Empty: no login."""
     panel_seconds: Seconds = 20.0
-    """Longest time that the store may take for a panel, whatever `clickhouse.timeout_seconds` says; it stops
-    the statement then."""
+    """After this the store stops a panel's statement, whatever `clickhouse.timeout_seconds` says."""
 
 
 class Otlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fleet's figures for OpenTelemetry. Experimental: names follow its conventions, which are drafts."""
 
     endpoint: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
-    """Whole URL that figures are posted to, such as `http://127.0.0.1:4318/v1/metrics`; empty: none. It
-    has no login (docs/metrics.md)."""
+    """Whole URL to post figures to, such as `http://127.0.0.1:4318/v1/metrics`; empty: none. For a login see
+    docs/metrics.md."""
 
 
 class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -263,8 +257,8 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str = ""
     """Callers send it as a bearer token: at least 16 characters, better in a file. Empty: none."""
     share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
-    """Share of the partitions of the events that it follows: `i/n`, with i from 0 to n - 1. A replica is
-    in one partition, so each index knows other replicas."""
+    """Share of the events' partitions that it follows: `i/n`, with i from 0 to n - 1. Each index then knows
+    other replicas."""
     choices: bool = False
     """Take routers' choices by `POST /choices` and write them to Kafka; off, an index writes nothing."""
 
@@ -275,8 +269,8 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: str = ""
     """Models of the servers, with commas; what they report of other models is counted and left out."""
     topic: str = ""
-    """Kafka topic that the servers write to, in the Kafka of `[lmcache_kafka]`, or of `[kafka]` where that
-    says nothing; empty: none is read."""
+    """Topic that the servers write to, in the Kafka of `[lmcache_kafka]`, or of `[kafka]` where that says
+    nothing; empty: none."""
     group: Name = "kvlens.lmcache"
     """Consumer group in which the connector keeps how far it has read that topic."""
     host: Name = "127.0.0.1"
@@ -284,20 +278,19 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Port of `POST /events`, and of servers' heartbeats; 0 turns it off."""
     token: str = ""
-    """Servers have to send it, as bearer token or as the password in their coordinator's URL: at least 16
-    characters, better in a file. Empty: none."""
+    """Servers send it as bearer token or as the password in their coordinator's URL: at least 16 characters,
+    better in a file. Empty: none."""
     salt_key_file: str = ""
-    """File with the key, 16 bytes or more, of hashes of cache salts; without it objects under a salt are
-    left out and counted."""
+    """File with the key of hashes of cache salts, 16 bytes or more; without it objects under a salt are left
+    out and counted."""
     l2_prefetch_policy: Literal["default", "retain"] = "default"
     """As the servers have it. With `default`, what they load from storage is left out of what memory
     holds, gets and evicts."""
     silent_seconds: Seconds = 3600.0
-    """What a server has is taken to be gone when nothing was heard of it for this long, or for 600 s if
-    it made up its id; heartbeats that come here count."""
+    """What a server has counts as gone when nothing was heard of it for this long, or for 600 s if it made up
+    its id; heartbeats that come here count."""
     tenant: Name = "default"
-    """Goes into every record; part of the hash domain. Servers that hash chunks in another way need another
-    tenant."""
+    """Part of the hash domain. Servers that hash chunks in another way need another one."""
 
     @property
     def model_names(self) -> tuple[str, ...]:

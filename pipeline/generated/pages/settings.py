@@ -24,7 +24,6 @@ import schemas.discovery_settings
 import schemas.settings
 from pipeline.generated.pages.markdown import code, fenced, page, table
 from pipeline.generated.source_docs import attribute_docs, one_line
-from pipeline.settings.loading import variable_of
 from schemas.settings import SECRET_KEYS, Settings
 
 DOCS = attribute_docs(schemas.settings, schemas.discovery_settings)
@@ -47,9 +46,14 @@ RULES = """\
   names the file.
 - **Secrets** (marked below) can also come from a file: add `_FILE` to the variable and give the path.
 - **Mistakes stop the command**, with the path of the key. `kvlens config show` prints the settings that a
-  process would use, without secrets."""
+  process would use, without secrets.
+
+Lengths of texts are in characters."""
 AS_KAFKA = "lmcache_kafka"
 """A section whose keys are those of `[kafka]`."""
+LIKE_A_REPLICA = "Like that of a replica."
+WORDS = {r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$": "empty, or a URL without login and query"}
+"""Patterns that say less than their words."""
 
 
 def settings_page() -> bytes:
@@ -61,8 +65,8 @@ def settings_page() -> bytes:
         if isinstance(section.type, StructType):
             blocks += [
                 f"## [{section.name}]",
-                f"{one_line(section.type.cls.__doc__)} Environment: `{variable_of(section.name, '')}…`",
-                _section(section.name, section.type),
+                one_line(section.type.cls.__doc__),
+                _as_kafka(section.type) if section.name == AS_KAFKA else _section(section.name, section.type),
             ]
             for field in section.type.fields:
                 if (block := _repeated(field.type)) is not None:
@@ -80,19 +84,21 @@ def _section(name: str, struct: StructType) -> str:
     rows = []
     for field in struct.fields:
         secret = (name, field.name) in SECRET_KEYS
-        file = f"{variable_of(name, field.name)}_FILE"
         meaning = DOCS[struct.cls.__name__][field.name]
-        if name == AS_KAFKA and not secret:
-            meaning = "As in `[kafka]`."
         rows.append(
             (
                 code(field.name),
                 allowed(field.type),
                 default(field),
-                f"**Secret**, also by {code(file)}. {_besides_secret(meaning)}" if secret else meaning,
+                f"**Secret**. {_besides_secret(meaning)}" if secret else meaning,
             )
         )
     return table(("Key", "Allowed", "Default", "Meaning"), rows)
+
+
+def _as_kafka(struct: StructType) -> str:
+    keys = ", ".join(code(field.name) for field in struct.fields)
+    return f"As in [`[kafka]`](#kafka), defaults and secrets included: {keys}."
 
 
 def _besides_secret(meaning: str) -> str:
@@ -110,10 +116,14 @@ def _repeated(kind: Type) -> StructType | None:
 
 def _block(struct: StructType) -> str:
     docs = DOCS[struct.cls.__name__]
-    rows = (
-        (code(field.name), allowed(field.type), default(field), docs[field.name]) for field in struct.fields
-    )
-    return table(("Key", "Allowed", "Default", "Meaning"), rows)
+    rows = [
+        (code(field.name), allowed(field.type), default(field), docs[field.name])
+        for field in struct.fields
+        if docs[field.name] != LIKE_A_REPLICA
+    ]
+    alike = ", ".join(code(field.name) for field in struct.fields if docs[field.name] == LIKE_A_REPLICA)
+    told = f"\n\nAlso {alike}: like those of a [replica](#replicas)." if alike else ""
+    return table(("Key", "Allowed", "Default", "Meaning"), rows) + told
 
 
 def allowed(kind: Type) -> str:
@@ -121,12 +131,14 @@ def allowed(kind: Type) -> str:
     match kind:
         case IntType() | FloatType():
             return _number(kind)
-        case VarTupleType():
+        case VarTupleType(item_type=StructType()):
             return "blocks, see below"
+        case VarTupleType():
+            return "list of texts"
         case StrType(pattern=str(pattern)):
-            return f"text like {code(pattern)}"
+            return WORDS.get(pattern) or f"text like {code(pattern)}"
         case StrType(min_length=int(), max_length=int(most)):
-            return f"text of 1 to {most} characters"
+            return f"text, 1 to {most}"
         case StrType(min_length=int()):
             return "text, not empty"
         case StrType():
