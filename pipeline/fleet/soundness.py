@@ -6,12 +6,13 @@ to rows of other tables, and sums on which two tables must agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.errors import CheckpointDamaged
 from pipeline.fleet.causes import CAUSES, NEEDED_BUCKETS
 from pipeline.fleet.hashing.comparison import FIRST, FIRSTS
 from pipeline.fleet.kernel.counts import (
@@ -30,9 +31,9 @@ from pipeline.fleet.kernel.sums import put_keys, sum_pairs
 from pipeline.fleet.kernel.tables import HAS_LOSS, KEY, MEDIA_BITS, capacity_for
 from pipeline.fleet.kernel.transfers import ANSWER, FILL, TRANSFER
 from pipeline.fleet.open_windows import cells_of, gauges_of
-from pipeline.fleet.packing import Packed, Rows, rows_of
+from pipeline.fleet.packing import Packed, Rows, rows_in, rows_of
 from pipeline.fleet.pieces import TRANSFER_SECONDS
-from pipeline.fleet.snapshot import Base
+from pipeline.fleet.snapshot import Base, load
 from pipeline.fleet.undecided import saved_in
 from pipeline.fleet.waiting import unpacked
 from pipeline.reading.windows import WINDOW_SECONDS
@@ -48,7 +49,22 @@ _LATEST_WINDOW = LATEST_CHANGE // WINDOW_SECONDS
 Array = npt.NDArray[Any]
 
 
-def contradiction(base: Base) -> str | None:
+def sound_base(latest: Mapping[bytes, bytes], one_in: int) -> Base:
+    """Return the base that the last values of all keys make, of one block in `one_in`.
+
+    It is empty if there is none, or one of another sample rate: the log is read from its beginning then.
+    Raises what `load` raises; CheckpointDamaged and ValueError for a base whose parts do not fit together.
+    """
+    base = load(latest)
+    if base is not None and (found := _contradiction(base)) is not None:
+        raise CheckpointDamaged("the base", found)
+    if base is None or base.head.one_in != one_in:
+        # The epoch goes on, so that parts of the old base are not taken for parts of the next one.
+        return Base(FleetHead(one_in, epoch=0 if base is None else base.head.epoch), {}, rows_in({}))
+    return base
+
+
+def _contradiction(base: Base) -> str | None:
     """Return what of a base contradicts the rest, None if nothing. Raises ValueError for wrong lengths."""
     head, tables, rows = base
     checks = (

@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from pipeline.applying.state import State
 from pipeline.applying.steps import Steps, at_once
-from pipeline.errors import CheckpointDamaged, damaged_if_it_fails
+from pipeline.errors import damaged_if_it_fails
 from pipeline.fleet.acceptance import is_acceptable
 from pipeline.fleet.event_time import Progress
 from pipeline.fleet.hashing.comparison import HashComparison
@@ -20,20 +21,20 @@ from pipeline.fleet.kernel.counts import CLOCK_MOVED, DONE, ENDED_FULL, REFILLS_
 from pipeline.fleet.kernel.follow import GPU, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
-from pipeline.fleet.packing import Table, rows_in
+from pipeline.fleet.packing import Table
 from pipeline.fleet.pieces import PieceSplitter
 from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
-from pipeline.fleet.snapshot import Base, Bases, load
-from pipeline.fleet.soundness import contradiction
+from pipeline.fleet.snapshot import Bases
+from pipeline.fleet.soundness import sound_base
 from pipeline.fleet.transfers import Transfers
 from pipeline.fleet.undecided import Undecided
 from pipeline.fleet.waiting import Due, WaitingChanges
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.reading import windows
-from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetSource, TableName
+from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetSource, TableName
 from schemas.reasons import OrderReason, SetAsideReason
 from schemas.residency import Decisions, ResidencyRecord
 from schemas.rows import Row
@@ -63,6 +64,7 @@ class FleetState(State[ResidencyRecord, Cut]):
     Reads no clock and does no IO: the same records give the same rows, however often it was restarted.
     """
 
+    @damaged_if_it_fails(HEAD_KEY)
     def __init__(
         self,
         shard: int,
@@ -70,18 +72,16 @@ class FleetState(State[ResidencyRecord, Cut]):
         *,
         carry_seconds: float,
         shards: int = 1,
+        latest: Mapping[bytes, bytes] = MappingProxyType({}),
         forget_seconds: float = Worker().forget_seconds,
-        base: Base | None = None,
     ) -> None:
-        """Redundancy is carried forward for `carry_seconds` after the last change.
+        """Go on from the last base in `latest`, the last committed value of every checkpoint key, if any.
 
-        A source without blocks, remembered losses or changes for `forget_seconds` is forgotten.
-        A `base` of another sample rate is not used: the log is read from its beginning then.
+        Redundancy is carried forward for `carry_seconds` after the last change. A source without blocks,
+        remembered losses or changes for `forget_seconds` is forgotten. Raises CheckpointFormatUnknown,
+        CheckpointCorrupt when records are missing, and CheckpointDamaged when they do not fit together.
         """
-        sampled = one_in(settings.sample_rate)
-        if base is None or base.head.one_in != sampled:
-            # The epoch goes on, so that parts of the old base are not taken for parts of the next one.
-            base = Base(FleetHead(sampled, epoch=base.head.epoch if base is not None else 0), {}, rows_in({}))
+        base = sound_base(latest, one_in(settings.sample_rate))
         self.shard = shard
         self.head = head = base.head
         head.format = FORMAT
@@ -111,35 +111,6 @@ class FleetState(State[ResidencyRecord, Cut]):
         self._applied = 0
         """Offset of the last record."""
         self._saved_offset = head.next_offset
-
-    @classmethod
-    def restore(
-        cls,
-        shard: int,
-        settings: Fleet,
-        *,
-        carry_seconds: float,
-        shards: int = 1,
-        latest: Mapping[bytes, bytes],
-        forget_seconds: float = Worker().forget_seconds,
-    ) -> FleetState:
-        """Return the state of the last base; a new one when there is none.
-
-        `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointCorrupt when records are missing, and CheckpointDamaged when they do not fit together.
-        """
-        with damaged_if_it_fails(HEAD_KEY):
-            base = load(latest)
-            if base is not None and (found := contradiction(base)) is not None:
-                raise CheckpointDamaged("the base", found)
-            return cls(
-                shard,
-                settings,
-                carry_seconds=carry_seconds,
-                shards=shards,
-                forget_seconds=forget_seconds,
-                base=base,
-            )
 
     def _tables(self) -> dict[TableName, Table]:
         return (

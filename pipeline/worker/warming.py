@@ -54,7 +54,7 @@ def warm_up(*, fleet_agent: bool = True) -> None:
         fleet.apply(0, msgspec.msgpack.decode(value, type=ResidencyRecord))
     fleet.cut(30.0)
     latest = dict(fleet.cut(30.0 + MAX_SECONDS).checkpoints)
-    FleetState.restore(0, Fleet(), carry_seconds=0.0, latest=latest)
+    FleetState(0, Fleet(), carry_seconds=0.0, latest=latest)
     refills = no_refills()
     refills.rows[0]["root"] = refills.rows[0]["tokens"] = 1
     make_room(refills_of(refills.rows[:1], 0))

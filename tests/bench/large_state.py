@@ -197,7 +197,7 @@ def measured(count: int, blocks: int, seconds: int, hours: float) -> None:
     PartitionState.restore(0, Worker(), shards=PARTITIONS, latest=kept["replica"])
     say("replica agent: one partition of eight restored", time.thread_time() - began, "s")
     began = time.thread_time()
-    FleetState.restore(0, Fleet(), carry_seconds=0.0, latest=kept["fleet"])
+    FleetState(0, Fleet(), carry_seconds=0.0, latest=kept["fleet"])
     say("fleet agent: one shard of eight restored", time.thread_time() - began, "s")
 
 

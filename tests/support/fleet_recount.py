@@ -58,7 +58,7 @@ def rows_of(
             now += 40.0  # a base at every other cut
         if number in kills:
             kills.remove(number)
-            state = FleetState.restore(0, fleet, carry_seconds=3600, forget_seconds=forget, latest=saved)
+            state = FleetState(0, fleet, carry_seconds=3600, forget_seconds=forget, latest=saved)
     insert(state.cut(now).rows)
     return list(table.values())
 

@@ -34,7 +34,7 @@ class FleetRole(Role[ResidencyRecord, Cut]):
 
     def restore(self, partition: int, latest: Mapping[bytes, bytes]) -> FleetState:
         worker = self._settings.worker
-        return FleetState.restore(
+        return FleetState(
             partition,
             self._settings.fleet,
             carry_seconds=worker.idle_carry_seconds,

@@ -49,7 +49,7 @@ def test_a_restored_shard_goes_on_as_if_nothing_had_happened(
     state = applied()
     latest = base_of(state)
     assert (len(latest) > 20) == (part_bytes == 1000)
-    restored = FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
+    restored = FleetState(0, Fleet(), carry_seconds=60.0, latest=latest)
     assert restored.head == state.head
     for offset, each in enumerate(AFTER, len(RECORDS)):
         state.apply(offset, each)
@@ -77,7 +77,7 @@ def test_a_base_that_takes_many_checkpoints_is_of_the_moment_it_began(
         now = START + offset * MAX_SECONDS / 10
         cut = state.cut(now)
         latest.update(cut.checkpoints)
-        restored = FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
+        restored = FleetState(0, Fleet(), carry_seconds=60.0, latest=latest)
         restored_at.add(restored.next_offset)
         for number in range(restored.next_offset, offset):
             restored.apply(number, log[number])
@@ -95,24 +95,24 @@ def test_a_base_of_an_unknown_format_is_refused(other: int) -> None:
     latest[HEAD_KEY] = msgspec.msgpack.encode({"format": other, "what": "else"})
     said = f"format {other}, and this kvlens reads format {FORMAT}"
     with pytest.raises(CheckpointFormatUnknown, match=said):
-        FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
+        FleetState(0, Fleet(), carry_seconds=60.0, latest=latest)
 
 
 def test_a_base_that_lacks_a_part_is_refused() -> None:
     latest = base_of(applied())
     del latest[part_key(1, 2)]
     with pytest.raises(CheckpointCorrupt, match="part 2 of the base is missing"):
-        FleetState.restore(0, Fleet(), carry_seconds=60.0, latest=latest)
+        FleetState(0, Fleet(), carry_seconds=60.0, latest=latest)
 
 
 def test_a_base_of_another_sample_rate_is_passed_over_but_not_mixed_with_the_next() -> None:
     latest = base_of(applied())
-    state = FleetState.restore(0, Fleet(sample_rate=0.25), carry_seconds=60.0, latest=latest)
+    state = FleetState(0, Fleet(sample_rate=0.25), carry_seconds=60.0, latest=latest)
     assert (state.next_offset, state.head.sources) == (0, [])
     for offset, each in enumerate(RECORDS):
         state.apply(offset, each)
     latest.update(base_of(state))
-    restored = FleetState.restore(0, Fleet(sample_rate=0.25), carry_seconds=60.0, latest=latest)
+    restored = FleetState(0, Fleet(sample_rate=0.25), carry_seconds=60.0, latest=latest)
     assert restored.head == state.head
     assert HEAD_KEY in latest
     assert restored.head.epoch == 2

@@ -46,7 +46,7 @@ class Shard:
         return self.causes
 
     def restored(self) -> None:
-        self.state = FleetState.restore(0, self.settings, carry_seconds=0.0, latest=self.saved)
+        self.state = FleetState(0, self.settings, carry_seconds=0.0, latest=self.saved)
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_what_no_record_may_have_is_a_damaged_base() -> None:
     saved = {key: value.replace(b"\xc4\x01\x00", b"\xc4\x01\x77") for key, value in shard.saved.items()}
     assert saved != shard.saved
     with pytest.raises(CheckpointDamaged):
-        FleetState.restore(0, Fleet(), carry_seconds=0.0, latest=saved)
+        FleetState(0, Fleet(), carry_seconds=0.0, latest=saved)

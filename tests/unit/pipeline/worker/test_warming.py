@@ -58,7 +58,7 @@ for source in later.sources:
 fleet.apply(changes, later)
 latest = dict(fleet.cut(1.9e9).checkpoints)
 assert latest
-FleetState.restore(0, Fleet(), carry_seconds=600.0, latest=latest).apply(changes, later)
+FleetState(0, Fleet(), carry_seconds=600.0, latest=latest).apply(changes, later)
 full = no_refills()
 full.rows['root'][:8] = full.rows['tokens'][:8] = range(1, 9)
 make_room(full)
