@@ -60,11 +60,7 @@ class Transfers:
         self._said_to = 0.0
         room = np.zeros(len(fills) + 1024, FILL)
         room[: len(fills)] = fills
-        self.waiting = Waiting(
-            room,
-            np.zeros(1024, ANSWER),
-            np.array([len(fills), 0], np.int64),
-        )
+        self.waiting = Waiting(room, np.zeros(1024, ANSWER), np.array([len(fills), 0], np.int64))
         self._given_up = 0
 
     def take_given_up(self) -> int:
@@ -107,12 +103,7 @@ class Transfers:
             return
         rows = concatenated([rows_of(ANSWER, ()), *self._new])
         self._new, self._said_to = [], event_time
-        yield Decisions(
-            self._shard,
-            event_time,
-            rows["run"].astype("<u8").tobytes(),
-            rows["known"].tobytes(),
-        )
+        yield Decisions(self._shard, event_time, rows["run"].astype("<u8").tobytes(), rows["known"].tobytes())
 
     def count(self, index: Index, opened: OpenWindows, version: int) -> list[Row]:
         """Count the fills that are decided by now; return rows of windows that ended."""

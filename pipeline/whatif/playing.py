@@ -7,13 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline.simulator.traffic.trace import (
-    Served,
-    TraceCounters,
-    TraceReplica,
-    hit_rates,
-    routed,
-)
+from pipeline.simulator.traffic.trace import Served, TraceCounters, TraceReplica, hit_rates, routed
 from pipeline.traces.trace import HashId, Trace
 from pipeline.whatif.conditions import Conditions
 from pipeline.whatif.potential import FleetFollower, Potential

@@ -28,10 +28,7 @@ from aiokafka.structs import OffsetAndMetadata
 from connectors.kafka.errors import failure_reason
 from connectors.kafka.private import transaction_end
 from connectors.kafka.security import client_options
-from pipeline.errors import (
-    CheckpointFailed,
-    KafkaUnavailable,
-)
+from pipeline.errors import CheckpointFailed, KafkaUnavailable
 from pipeline.kafka.committed import Committed, committed_before
 from pipeline.kafka.portions import in_portions
 from pipeline.kafka.transactions import transactional_id
