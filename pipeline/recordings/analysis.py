@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipeline.residency.partition import PartitionState
 from pipeline.residency.source import SourceResidency
 from pipeline.residency.stream import trust
 from schemas.events import EventsRecord
+from schemas.rows import FlowRow
 from schemas.settings import Worker
 
 _RECORDS_BETWEEN_CUTS = 1000
@@ -24,6 +26,8 @@ class Analysis:
         self._recorded = RecordedEvents(path)
         self._records = iter(self._recorded)
         self._state = PartitionState(0, Worker(), shards=1)
+        self._flow: dict[tuple[str, int], dict[tuple[str, int, datetime], FlowRow]] = {}
+        """Of each source, by medium, group and window: the last row counts."""
 
     @property
     def torn(self) -> bool:
@@ -50,13 +54,24 @@ class Analysis:
 
     def summary(self) -> list[dict[str, Any]]:
         """Return what is resident and what came and went, one row per source, medium and group."""
-        return [row for source in self._state.sources.values() for row in _rows(source)]
+        self._cut()
+        return [
+            row
+            for key, source in self._state.sources.items()
+            for row in _rows(source, self._flow.get(key, {}).values())
+        ]
 
     def _apply(self, record: EventsRecord) -> None:
         self._state.apply(self._state.next_offset, record)
         if self._state.next_offset % _RECORDS_BETWEEN_CUTS == 0:
-            # The rows and changes collected so far are not needed; a cut frees them.
-            self._state.cut(self._recorded.now)
+            self._cut()
+
+    def _cut(self) -> None:
+        """Take what came and went from the rows collected so far; all else in a cut is not needed."""
+        for row in self._state.cut(self._recorded.now).rows:
+            if isinstance(row, FlowRow):
+                of_source = self._flow.setdefault((row.replica, row.dp_rank), {})
+                of_source[row.medium, row.group_idx, row.window] = row
 
 
 def _media(source: SourceResidency) -> dict[str, dict[str, int]]:
@@ -68,25 +83,28 @@ def _media(source: SourceResidency) -> dict[str, dict[str, int]]:
     return media
 
 
-def _rows(source: SourceResidency) -> list[dict[str, Any]]:
+def _rows(source: SourceResidency, flow: Collection[FlowRow]) -> list[dict[str, Any]]:
+    head = source.head
     pools: dict[tuple[str, int], dict[str, Any]] = {}
-    for key, flow in source.pools.flow_since_start().items():
+    for pool in head.pools:
+        key = pool.medium, pool.group_idx
+        of_pool = [row for row in flow if (row.medium, row.group_idx) == key]
         pools[key] = {
-            "replica": source.head.replica,
-            "dp_rank": source.head.dp_rank,
-            "medium": key[0],
-            "group_idx": key[1],
+            "replica": head.replica,
+            "dp_rank": head.dp_rank,
+            "medium": pool.medium,
+            "group_idx": pool.group_idx,
             "physical": 0,
             "distinct": 0,
             "tokens": 0,
-            "stored": flow.stored_blocks,
-            "removed": flow.removed_blocks,
-            "cleared": flow.cleared_blocks,
-            "trust": trust.of(source.head.trust, key[0]).trust,
+            "stored": sum(row.stored_blocks for row in of_pool),
+            "removed": sum(row.removed_blocks for row in of_pool),
+            "cleared": sum(row.cleared_blocks for row in of_pool),
+            "trust": trust.of(head.trust, pool.medium).trust,
         }
-    for pool in source.occupancy():
-        figures = pools[pool.medium, pool.group_idx]
-        figures["physical"] += pool.entries
-        figures["distinct"] += pool.blocks
-        figures["tokens"] += pool.tokens
+    for part in source.occupancy():
+        figures = pools[part.medium, part.group_idx]
+        figures["physical"] += part.entries
+        figures["distinct"] += part.blocks
+        figures["tokens"] += part.tokens
     return [pools[key] for key in sorted(pools)]

@@ -13,7 +13,6 @@ from pipeline.reading.plain_runs import PlainRun
 from pipeline.reading.windows import window_end
 from pipeline.residency import contents, limits
 from pipeline.residency.changes import Changes
-from pipeline.residency.counting import flow
 from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.counting.pool import Pool
 from pipeline.residency.counting.shared import Adapters, EarlyRoom, Shared
@@ -89,7 +88,6 @@ class Pools:
         self._room = limits.Room(settings, self)
         self._links_came = False
         """Whether links came since this object was made."""
-        self._flow_before: dict[tuple[str, int], FlowState] = {}
         self.objects = Objects(source, most=settings.max_itemised_blocks, most_pools=settings.max_pool_sizes)
 
     def __len__(self) -> int:
@@ -296,9 +294,8 @@ class Pools:
 
     def window_ended(self, end: float) -> None:
         """Begin to count flow anew, and drop fine blocks that are too old at event time `end`."""
-        for key, pool in self._by_key.items():
-            self._flow_before[key] = flow.added(self._flow_before.get(key, FlowState()), pool.head.flow)
-            pool.head.flow = FlowState()
+        for head in self._heads:
+            head.flow = FlowState()
         self.objects.window_ended()
         for granular in self.granular:
             self._settled = False
@@ -320,14 +317,6 @@ class Pools:
         """
         self.settle()
         return [occupancy for pool in self._by_key.values() for occupancy in pool.occupancy(end)]
-
-    def flow_since_start(self) -> dict[tuple[str, int], FlowState]:
-        """Return what came and went per (medium, group_idx) since this object was made."""
-        self.settle()
-        return {
-            key: flow.added(self._flow_before.get(key, FlowState()), pool.head.flow)
-            for key, pool in self._by_key.items()
-        }
 
     def _has(self, medium: str) -> bool:
         """Return whether a medium has a pool, after making one if there is room for it."""

@@ -9,7 +9,9 @@ import msgspec
 from pipeline.residency.cut import Cut
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.source import SourceResidency
+from schemas.pool_checkpoints import FlowState
 from schemas.residency import ResidencyChanges, ResidencyRecord, SourceChanges
+from schemas.rows import FlowRow
 from schemas.settings import Worker
 
 AnyRow = TypeVar("AnyRow")
@@ -25,6 +27,8 @@ class ReplicaAgent:
         self.log: list[Any] = []
         self.latest: dict[bytes, bytes] = {}
         """The checkpoint topic, compacted."""
+        self._flow: dict[tuple[Any, ...], FlowRow] = {}
+        """What cuts wrote last, by what identifies a row."""
 
     def apply(self, *records: Any) -> None:
         for one in records:
@@ -39,7 +43,21 @@ class ReplicaAgent:
                 self.latest.pop(key, None)
             else:
                 self.latest[key] = value
+        for row in rows_of(cut, FlowRow):
+            self._flow[row.window, row.replica, row.medium, row.group_idx] = row
         return cut
+
+    def flow(self, replica: str = "r") -> dict[tuple[str, int], FlowState]:
+        """Cut, and return what came and went per (medium, group_idx) in all windows, without lifetimes."""
+        self.cut(0.0)
+        counters = FlowState.__struct_fields__[:-1]
+        found: dict[tuple[str, int], FlowState] = {}
+        for row in self._flow.values():
+            if row.replica == replica:
+                sums = found.setdefault((row.medium, row.group_idx), FlowState())
+                for name in counters:
+                    setattr(sums, name, getattr(sums, name) + getattr(row, name))
+        return found
 
     def killed(self) -> None:
         """Let another one go on from what was committed; it applies once more what that lacks."""

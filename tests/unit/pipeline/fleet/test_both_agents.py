@@ -54,9 +54,7 @@ def test_redundancy_is_the_sum_of_occupancy(seed: int) -> None:
             assert source.incarnation == lives[source.replica]
     assert held == resident, "nothing of a past life, and nothing missing"
     filled = sum(
-        flow.filled_blocks
-        for source in replica.state.sources.values()
-        for flow in source.pools.flow_since_start().values()
+        flow.filled_blocks for name, _ in replica.state.sources for flow in replica.flow(name).values()
     )
     fills = sum(row.filled_blocks for row in rows if isinstance(row, FillsRow))
     assert filled == fills

@@ -42,7 +42,7 @@ def test_counts_equal_the_engine_at_every_sequence_number(name: str, restored: b
     assert resident == captured_final(name)
     assert source.overall_trust().trust == "complete"
     if not restored:
-        flow = source.pools.flow_since_start()
+        flow = agent.flow(name)
         assert all(pool.unknown_removed_blocks == 0 for pool in flow.values())
         if "blocks_evicted" in expected.get("engine_counters", {}):
             removed = sum(pool.removed_blocks for (medium, _), pool in flow.items() if medium == "gpu")

@@ -184,7 +184,7 @@ def test_captured_tiers_equal_the_engines_own_at_every_batch(name: str, restarts
         gpu, cpu = readers.in_index(block)
         assert (gpu > 0, max(gpu, cpu)) == (block in expected["gpu"], truth["page_size"])
     source = readers.worker.source()
-    flows = source.pools.flow_since_start()
+    flows = readers.worker.flow()
     assert not any(flow.unknown_removed_blocks for flow in flows.values())
     assert source.overall_trust().trust == "complete"
     if not restarts:

@@ -77,11 +77,12 @@ def test_copies_taken_for_repetitions_are_counted_once_a_block_leaves_twice() ->
     removed = Removed(packed(5))
     batches = batch(0, store), batch(1, store), batch(2, removed), batch(3, removed, Stored(packed(3, 4), 16))
     log = record(OPENED, *batches, may_reannounce=True)
-    source = applied(log, settings=Worker(reannounced="auto")).source()
+    agent = applied(log, settings=Worker(reannounced="auto"))
+    source = agent.source()
     [row] = source.occupancy()
     assert (row.entries, row.blocks) == (6, 2)
     assert source.overall_trust().trust == "complete"
-    flow = source.pools.flow_since_start()["gpu", 0]
+    flow = agent.flow()["gpu", 0]
     assert (flow.reannounced_blocks, flow.unknown_removed_blocks) == (3, 0)
 
 

@@ -87,7 +87,7 @@ def test_gpu_blocks_are_the_publishers_after_every_message(name: str) -> None:
         assert len(played.held("gpu")) == checkpoints.pop(number)
     assert not checkpoints
     assert played.held("gpu") == set(played.truth["final_cached"])
-    flow = played.agent.source().pools.flow_since_start()["gpu", 0]
+    flow = played.agent.flow()["gpu", 0]
     assert flow.removed_blocks == played.truth["evicted"]
     assert flow.unknown_removed_blocks == 0
 
@@ -95,7 +95,7 @@ def test_gpu_blocks_are_the_publishers_after_every_message(name: str) -> None:
 def test_atom_announces_a_block_again_and_removes_it_once() -> None:
     """Whoever counted a copy for each store would hold blocks for ever."""
     played = Played("atom-2026.08-array").all()
-    flow = played.agent.source().pools.flow_since_start()["gpu", 0]
+    flow = played.agent.flow()["gpu", 0]
     assert flow.reannounced_blocks > 50
     rows = {row.medium: row for row in played.agent.source().occupancy()}
     assert (rows["gpu"].entries, rows["gpu"].store_only) == (len(played.truth["final_cached"]), False)
@@ -125,7 +125,7 @@ def test_mooncakes_rows_are_upper_bounds_whatever_is_removed() -> None:
     marks = set()
     for _ in played.messages():
         source = played.agent.source()
-        removed = sum(flow.removed_blocks for flow in source.pools.flow_since_start().values())
+        removed = sum(flow.removed_blocks for flow in played.agent.flow().values())
         [row] = [row for row in source.occupancy() if row.medium == "cpu" and row.group_idx == 0]
         marks.add((row.store_only, bool(removed)))
     assert marks == {(True, False), (True, True)}
@@ -173,5 +173,5 @@ def test_the_recount_holds_the_same(name: str) -> None:
     rows = [row for row in played.agent.source().occupancy() if row.blocks]
     assert counted == {(row.medium, row.group_idx): (row.entries, row.blocks) for row in rows}
     add(0)
-    flow = played.agent.source().pools.flow_since_start()
+    flow = played.agent.flow()
     assert repeated == {key: pool.reannounced_blocks for key, pool in flow.items()}

@@ -145,6 +145,6 @@ def test_figures_before_the_proof_are_bounds_and_exact_behind_it() -> None:
     assert (row.entries, row.blocks, row.tokens, row.at_least, row.trust) == (10, 3, 48, False, "complete")
     [(_, _, held)] = recount.held(BEGAN)
     assert (held.entries, held.blocks, held.tokens) == (10, 3, 48)
-    flow = agent.source().pools.flow_since_start()["gpu", 0]
+    flow = agent.flow()["gpu", 0]
     assert flow.stored_blocks - flow.removed_blocks == row.entries
     assert flow.filled_blocks - flow.evicted_blocks == row.blocks

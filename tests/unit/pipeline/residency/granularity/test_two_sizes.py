@@ -117,7 +117,7 @@ def coarse(*hashes: int, parent: int | None = None) -> Stored:
 
 
 def flow(followed: Followed) -> Any:
-    return followed.source().pools.flow_since_start()["gpu", 0]
+    return followed.flow()["gpu", 0]
 
 
 @pytest.mark.parametrize("fine_first", [False, True])
