@@ -25,19 +25,19 @@ class Fleet:
     )
     answered = Figure(
         "kvlens_fleet_family_answered",
-        "1 if ClickHouse answered for these figures; 0: they are missing on this page, and not zero.",
+        "1 if ClickHouse answered for these figures; 0: they are missing on the page.",
         ("family",),
         unit="",
     )
     folded = Figure(
         "kvlens_fleet_folded_series",
-        "Models or replicas that are added up as `others`: those beyond 50 models, and beyond 200 replicas.",
+        "Models beyond 50, or replicas beyond 200, that are added up as `others`.",
         ("label",),
         unit="{series}",
     )
     streams = Figure(
         "kvlens_fleet_streams",
-        "Event streams by the trust that they ended the range with: complete, partial or degraded.",
+        "Event streams by trust at the end of the range: complete, partial or degraded.",
         ("model", "trust"),
         unit="{stream}",
     )
@@ -57,21 +57,21 @@ class Fleet:
     )
     hit_ratio = Figure(
         "kvlens_fleet_hit_ratio",
-        "Tokens found of those looked up: actual (by the engines' counters), own_ideal (at most, with more "
-        "cache) and ideal (at most, with better routing as well). Engines that are scraped only.",
+        "Tokens found of those looked up, of scraped engines: actual (by their counters), own_ideal (at "
+        "most, with more cache) and ideal (at most, with better routing as well).",
         ("model", "kind"),
         unit="1",
     )
     cached = Figure(
         "kvlens_fleet_cached_tokens",
-        "Distinct tokens that ranks hold, each for itself and no more than it has room for, at the end of "
-        "the range. Missing where engines do not say how many tokens a block has.",
+        "Distinct tokens that each rank holds, no more than it has room for, at the end of the range. "
+        "Missing where engines do not say how many tokens a block has.",
         ("model", "medium"),
         unit="{token}",
     )
     gpu_blocks = Figure(
         "kvlens_fleet_gpu_cache_blocks",
-        "Physical GPU blocks that replicas hold whose capacity is known, at the end of the range.",
+        "Physical GPU blocks of replicas of known capacity, at the end of the range.",
         ("model",),
         unit="{block}",
     )
@@ -80,8 +80,8 @@ class Fleet:
     )
     gpus = Figure(
         "kvlens_fleet_prefill_gpus",
-        "GPUs busy with prefill that was avoidable (kind lost), or that caches saved (kind saved), by cause; "
-        "rate_basis says whether the time of a token is measured or assumed.",
+        "GPUs busy with avoidable prefill (kind lost), or that caches saved (kind saved), by cause; "
+        "rate_basis: whether the time of a token is measured or assumed.",
         ("model", "kind", "cause", "rate_basis"),
         unit="{gpu}",
     )
@@ -93,7 +93,7 @@ class Fleet:
     )
     without_rate = Figure(
         "kvlens_fleet_tokens_without_rate_per_second",
-        "Tokens that are lost or saved and missing in the GPUs, because the time of a token is unknown.",
+        "Tokens lost or saved that the GPUs leave out, as the time of a token is unknown.",
         ("model", "kind"),
         unit="{token}/s",
     )

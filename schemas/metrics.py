@@ -23,7 +23,7 @@ class Login:
     )
     unusable = Counter(
         "kvlens_login_files_unusable_total",
-        "Times that a changed one could not be used, so that new connections go on with the one before.",
+        "Times that a changed one could not be used: new connections go on with the one before.",
         ("setting",),
     )
 
@@ -54,7 +54,7 @@ class Connector:
     refused_endpoints = Counter("kvlens_connector_refused_endpoints_total", "Endpoints that ZMQ cannot use.")
     refused_messages = Counter(
         "kvlens_connector_refused_messages_total",
-        "Messages of engines that connected, but under a topic that makes no replica.",
+        "Messages of engines that connected under a topic that makes no replica.",
         ("reason",),
     )
     refused_reports = Counter(
@@ -96,7 +96,7 @@ class Connector:
     )
     doubted_absences = Counter(
         "kvlens_connector_doubted_absences_total",
-        "Times that most replicas of an origin were gone at once, which is believed only if it stays so.",
+        "Times that most replicas of an origin were gone at once, which counts only if it stays so.",
     )
     settings_failures = Counter(
         "kvlens_connector_settings_failures_total",
@@ -107,16 +107,16 @@ class Connector:
         "Resolutions of a configured name that failed or took too long.",
     )
     pod_lists = Counter(
-        "kvlens_connector_pod_lists_total", "Lists of pods that the Kubernetes API gave; each is a whole one."
+        "kvlens_connector_pod_lists_total", "Whole lists of pods that the Kubernetes API gave."
     )
     kubernetes_failures = Counter(
         "kvlens_connector_kubernetes_failures_total",
-        "Times that the Kubernetes API gave no pods, or a watch broke; the replicas stay as they were.",
+        "Times that the Kubernetes API gave no pods, or a watch broke; replicas stay as they were.",
         ("reason",),
     )
     refused_pods = Counter(
         "kvlens_connector_refused_pods_total",
-        "Pods found by their labels that are not read, or of which a part is left out.",
+        "Pods found by their labels that are not read, or only in part.",
         ("reason",),
     )
     description_failures = Counter(
@@ -149,7 +149,7 @@ class Connector:
 
     unknown_partitions = Gauge(
         "kvlens_connector_unknown_partitions",
-        "Partitions that the events topic got since the connector started; workers refuse such a topic.",
+        "Partitions that the events topic got since the start; workers refuse such a topic.",
     )
     unread_reports = Gauge(
         "kvlens_connector_unread_report_records",
@@ -164,7 +164,7 @@ class Connector:
     )
     skipped_events = Counter(
         "kvlens_connector_skipped_events_total",
-        "Events of types that change nothing of what is resident; they are left out.",
+        "Events left out, of types that change nothing of what is resident.",
         ("replica",),
     )
     payload_bytes = Counter(
@@ -202,7 +202,7 @@ class Connector:
     )
     source_pauses = Counter(
         "kvlens_connector_source_pauses_total",
-        "Times that a source was left unread because more of it waited than its share.",
+        "Times that a source was left unread, as more than its share waited.",
         ("replica",),
     )
     undecodable = Counter(
@@ -212,7 +212,7 @@ class Connector:
     )
     replica_info = Gauge(
         "kvlens_connector_replica_info",
-        "1 for each replica that is read, with its role as settings or labels say it; join on `replica`.",
+        "1 for each replica that is read, with its role by settings or labels; join on `replica`.",
         ("replica", "role"),
     )
     sources = Gauge("kvlens_connector_sources", "Sources (ranks) that are read.", ("replica",))
@@ -232,12 +232,12 @@ class Worker:
     records = Counter("kvlens_worker_records_total", "Records applied.", ("agent", "partition"))
     skipped = Counter(
         "kvlens_worker_records_skipped_total",
-        "Records not applied because they had been, and came again: reason repeated.",
+        "Records not applied, as they came again: reason repeated.",
         ("agent", "reason"),
     )
     set_aside = Counter(
         "kvlens_worker_records_set_aside_total",
-        "Records that cannot be applied, by reason; those of events and residency are in set.aside.v1.",
+        "Records that cannot be applied; those of events and residency are in set.aside.v1.",
         ("agent", "reason"),
     )
     left_out = Counter(
@@ -252,12 +252,12 @@ class Worker:
     )
     gave_up_repeats = Counter(
         "kvlens_worker_repeats_given_up_total",
-        "Media and groups of a source that lost track of what was announced again, until a clear, by reason.",
+        "Media and groups of a source that lost track of what was announced again, until a clear.",
         ("reason",),
     )
     out_of_order = Counter(
         "kvlens_worker_changes_out_of_order_total",
-        "Changes of residency that did not count in the order of event time across partitions, by reason.",
+        "Changes of residency that did not count in the order of event time across partitions.",
         ("reason",),
     )
     lost = Counter(
@@ -268,13 +268,13 @@ class Worker:
     next_offset = Gauge("kvlens_worker_next_offset", "Offset applied next.", ("agent", "partition"))
     lag = Gauge(
         "kvlens_worker_lag_records",
-        "Records waiting in the topic, at most: markers of transactions between them count as well.",
+        "Records waiting in the topic, markers of transactions included.",
         ("agent", "partition"),
     )
     sources = Gauge("kvlens_worker_sources", "Event streams in the state.", ("agent", "partition"))
     forgotten = Counter(
         "kvlens_worker_forgotten_sources_total",
-        "Event streams that left the state because nothing came for `worker.forget_seconds`.",
+        "Event streams that left the state, as nothing came for `worker.forget_seconds`.",
         ("agent",),
     )
     troubled = Gauge(
@@ -365,8 +365,7 @@ class Otlp:
 
     exports = Counter(
         "kvlens_otlp_exports_total",
-        "Times that figures of another range were due at the receiver of `otlp.endpoint`, by what became of "
-        "them.",
+        "Ranges that were due at the receiver of `otlp.endpoint`, by what became of them.",
         ("outcome",),
     )
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from pipeline.generated.pages.markdown import code, page, table
 from schemas.fleet_metrics import Fleet
-from schemas.metric_kinds import ATTRIBUTES, Figure
+from schemas.metric_kinds import ATTRIBUTES, Figure, Histogram, Metric
 from schemas.metrics import Catalogue, Connector, Index, Login, Otlp, Worker, metrics_of
 
 FLEET = """\
-`kvlens serve`, at `/fleet/metrics` on `page.port`: what the [tables](tables.md) say of the last five
-minutes, for those who alert and scale in Prometheus. All are gauges of one range of whole minutes, which
-ended 30 to 90 s before the newest window. A page is made at most every 10 s, its advice once a minute; scrape
-it every 30 s or more.
+`kvlens serve`, at `/fleet/metrics` on `page.port`: the last five minutes of the [tables](tables.md), to
+alert and scale in Prometheus. All are gauges of one range of whole minutes, which ended 30 to 90 s before the
+newest window. The page is made at most every 10 s, its advice once a minute: scrape it every 30 s or more.
 
 - **Age**: `time() - kvlens_fleet_range_end_timestamp_seconds`. Without rows of the last hour only
   `kvlens_fleet_folded_series` is there. Figures that ClickHouse did not answer are missing, and
   `kvlens_fleet_family_answered` is 0; if it answers nothing, the status is 503.
-- **Trust**: figures rest on all streams, also on those that `kvlens_fleet_streams` counts as partial or
-  degraded.
-- **Rates** are means of the whole range, so they are too low in the first five minutes of a fleet. Those of
-  the [advice](advice.md) are over the time in which kvlens knew of a source; findings may count the same
-  tokens.
-- **Without ClickHouse** (`clickhouse.url = ""`) a worker has the page itself, on `worker.metrics_port`:
-  streams, fills, tokens and GPU blocks of its own partitions. Add them up over workers
-  (`sum by (model, cause)`). Hit ratios, costs, advice and replicas are not there.
+- **Trust**: figures rest on all streams, partial and degraded ones (`kvlens_fleet_streams`) included.
+- **Rates** are means of the range, so they are too low in the first five minutes of a fleet. Those of the
+  [advice](advice.md) are over the time in which kvlens knew of a source; findings may count the same tokens.
+- **Without ClickHouse** (`clickhouse.url = ""`) each worker has the page, on `worker.metrics_port`: streams,
+  fills, tokens and GPU blocks of its own partitions, to be added up (`sum by (model, cause)`), without hit
+  ratios, costs, advice and replicas.
 
 ```yaml
 scrape_configs:
@@ -43,20 +40,26 @@ sum by (model) (
 ) / sum by (model) (kvlens_fleet_filled_tokens_per_second{cause!~"promoted|transferred|generated"})
 ```"""
 OTLP = """\
-**Experimental.** With `otlp.endpoint`, `kvlens serve` posts the fleet's figures to an OpenTelemetry receiver
-as well, by OTLP over HTTP with protobuf, and so does each worker without ClickHouse: each range once, within
-30 s after it is there. A point's time is the end of its range. The wheel needs `pip install 'kvlens[otlp]'`;
-the image has it.
+**Experimental.** With `otlp.endpoint`, `kvlens serve`, and each worker without ClickHouse, posts the fleet's
+figures to an OpenTelemetry receiver, by OTLP over HTTP with protobuf: each range once, within 30 s after it
+is there. A point's time is the end of its range. The wheel needs `pip install 'kvlens[otlp]'`; the image has
+it.
 
 - **Names** may change: OpenTelemetry's conventions for GenAI have none for KV caches yet. Labels become
-  attributes, with `kvlens.` before them, but {renamed}; one without a value is left out. The resource has
-  `service.name` (`kvlens`), and of a worker `service.instance.id`: add its figures up.
+  attributes, with `kvlens.` before them, but {renamed}; empty ones are left out. The resource has
+  `service.name` (`kvlens`), and of a worker `service.instance.id`: add workers up.
 - **Login**: `OTEL_EXPORTER_OTLP_HEADERS` (`authorization=Bearer%20TOKEN`), `OTEL_EXPORTER_OTLP_CERTIFICATE`,
   `…_CLIENT_CERTIFICATE`, `…_CLIENT_KEY` and `OTEL_RESOURCE_ATTRIBUTES`, as
   [OpenTelemetry's exporters](https://opentelemetry.io/docs/specs/otel/protocol/exporter/) read them.
 - **A receiver that is away** holds up nothing: a range has 10 s, nothing is kept. Each
-  [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's `/metrics`.""".format(
-    renamed=", ".join(f"{code(label)} as {code(name)}" for label, name in ATTRIBUTES.items())
+  [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's `/metrics`.
+- **Figures** are those above: {figures}.""".format(
+    renamed=", ".join(f"{code(label)} as {code(name)}" for label, name in ATTRIBUTES.items()),
+    figures=", ".join(
+        f"{code(figure.otlp_name)} ({figure.unit})" if figure.unit else code(figure.otlp_name)
+        for figure in metrics_of(Fleet)
+        if isinstance(figure, Figure) and figure is not Fleet.range_end
+    ),
 )
 
 PROCESSES: dict[str, tuple[Catalogue, str]] = {
@@ -65,7 +68,7 @@ PROCESSES: dict[str, tuple[Catalogue, str]] = {
     "Index": (Index, "`kvlens index`, on `index.port`."),
     "Login": (
         Login,
-        "All of these, for what the settings of `kafka` name: `ssl_cafile`, `sasl_password_file` and so on.",
+        "All of these, for files that `kafka`'s settings name: `ssl_cafile`, `sasl_password_file` and so on.",
     ),
     "Fleet": (Fleet, FLEET),
     "OpenTelemetry": (Otlp, OTLP),
@@ -73,30 +76,22 @@ PROCESSES: dict[str, tuple[Catalogue, str]] = {
 """Title -> metrics, and what exposes them."""
 
 INTRODUCTION = """\
-Connector and worker serve Prometheus metrics at `/metrics` when their `metrics_port` is not 0, beside
-`/livez` (the process turns) and `/readyz` (it does its job). Labels are bounded by the configuration. These
-metrics show how kvlens itself is doing; what it measures of the engines is in the [tables](tables.md), and
-for Prometheus under [Fleet](#fleet)."""
+How kvlens itself is doing. What it measures of the engines is in the [tables](tables.md), and for Prometheus
+under [Fleet](#fleet). Connector and worker serve `/metrics` when their `metrics_port` is not 0, beside
+`/livez` (the process turns) and `/readyz` (it does its job). Labels, in braces, are bounded by the
+configuration. Names of counters end in `_total`; {histograms} are histograms, all others gauges."""
 
 
 def metrics_page() -> bytes:
     """Return the page."""
-    blocks = [INTRODUCTION]
+    found = [metric for process, _ in PROCESSES.values() for metric in metrics_of(process)]
+    histograms = [code(metric.name) for metric in found if isinstance(metric, Histogram)]
+    blocks = [INTRODUCTION.format(histograms=" and ".join([", ".join(histograms[:-1]), histograms[-1]]))]
     for title, (process, where) in PROCESSES.items():
-        rows = (
-            (code(metric.name), metric.kind, ", ".join(map(code, metric.labels)), metric.meaning)
-            for metric in metrics_of(process)
-        )
-        blocks += [f"## {title}", where, table(("Metric", "Type", "Labels", "Meaning"), rows)]
-    blocks.append(_names())
+        rows = ((code(_with_labels(metric)), metric.meaning) for metric in metrics_of(process))
+        blocks += [f"## {title}", where, table(("Metric", "Meaning"), rows)]
     return page("Metrics", "`schemas/metrics.py` and `schemas/fleet_metrics.py`", *blocks)
 
 
-def _names() -> str:
-    figures = (metric for metric in metrics_of(Fleet) if isinstance(metric, Figure))
-    rows = (
-        (code(figure.otlp_name), code(figure.unit) if figure.unit else "")
-        for figure in figures
-        if figure is not Fleet.range_end
-    )
-    return table(("The figures above in OpenTelemetry", "Unit"), rows)
+def _with_labels(metric: Metric) -> str:
+    return f"{metric.name}{{{', '.join(metric.labels)}}}" if metric.labels else metric.name
