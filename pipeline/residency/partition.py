@@ -26,7 +26,7 @@ from pipeline.residency.cut import Cut
 from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey, in_order, received_at
 from pipeline.residency.source import SourceResidency
-from pipeline.residency.stream.life import new_head
+from pipeline.residency.stream.session import new_head
 from pipeline.residency.troubles import counted, troubles
 from schemas.checkpoints import (
     BASE,

@@ -104,7 +104,7 @@ class Pools:
         """The pools of one granularity: those with entries in block tables."""
         return [pool for pool in self._by_key.values() if isinstance(pool, Pool)]
 
-    def life_began(self, loras: list[str]) -> None:
+    def session_began(self, loras: list[str]) -> None:
         """Start naming adapters anew; `loras` is the list in the head."""
         self.shared.adapters = Adapters(loras, most=limits.MOST_ADAPTERS)
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from pipeline.reading import windows
 from pipeline.reading.plain_runs import PlainRun
 from pipeline.residency.counting.copies import NewCopies
-from pipeline.residency.life_changes import LifeChanges, LifeChangesKept, overall_trust
 from pipeline.residency.limits import LeftOut
 from pipeline.residency.occupancy import Occupancy
 from pipeline.residency.pools import Pools
 from pipeline.residency.rows import media
+from pipeline.residency.session_changes import PendingChanges, SessionChanges, overall_trust
 from pipeline.residency.source_windows import SourceWindows
-from pipeline.residency.stream import capacity, connectivity, drift, health, life, receiving, trust
-from pipeline.residency.stream.life import NEVER
+from pipeline.residency.stream import capacity, connectivity, drift, health, receiving, session, trust
+from pipeline.residency.stream.session import NEVER
 from schemas.checkpoints import (
     SourceHead,
     TrustSince,
@@ -71,7 +71,7 @@ class SourceResidency:
         """Whether anything differs from the last cut."""
         self.left_out: Counter[LimitReason] = Counter()
         """Events that limits kept out since this was last read."""
-        self._changes = LifeChangesKept(head, self.pools)
+        self._changes = PendingChanges(head, self.pools)
 
     def apply(self, record: EventsRecord, offset: int) -> None:
         """Apply one record of this source; repeated batches and past incarnations change nothing."""
@@ -83,7 +83,7 @@ class SourceResidency:
             return
         begins = record.incarnation > head.incarnation
         # First, because the last rows of a session that ends here rest on this record, too.
-        if begins or not life.changes_nothing(head, record):
+        if begins or not session.changes_nothing(head, record):
             self.windows.change(offset)
         if begins:
             self._begin(record)
@@ -351,17 +351,17 @@ class SourceResidency:
         head = self.head
         lived = head.incarnation != 0
         if lived:
-            self.windows.life_ended()
+            self.windows.end_session()
             # No hash of this model finds another model's files, and some day there would be too many.
             most = int(self.settings.max_blocks * MOST_KEPT)
             stays = self.pools.kept().total() <= most and record.hash_domain == head.hash_domain
             self._lose(_dies_with_engine if stays else _is_any)
             self._changes.collect()
             self._changes.decide()
-        life.began(head, record, self._event_time(record.batches[0]) if record.batches else 0.0)
-        self.pools.life_began(head.loras)
+        session.began(head, record, self._event_time(record.batches[0]) if record.batches else 0.0)
+        self.pools.session_began(head.loras)
         if lived:
-            head.trust = trust.life_began(head.trust, head.opened_at, {*self.pools.kept()})
+            head.trust = trust.session_began(head.trust, head.opened_at, {*self.pools.kept()})
         else:
             head.trust = TrustState(TrustSince("partial", head.opened_at))
 
@@ -381,7 +381,7 @@ class SourceResidency:
         """Return the trust of the source as a whole: that of its worst medium."""
         return overall_trust(self.head, self.pools)
 
-    def take_changes(self) -> list[LifeChanges]:
+    def take_changes(self) -> list[SessionChanges]:
         """Return the changes of residency since the last call, oldest session first."""
         return self._changes.take()
 

@@ -64,7 +64,7 @@ class SourceWindows:
         """Add the row of a scrape of the engine's own counters, at event time `at`."""
         self._due.append(counters_row(self._head, event, at))
 
-    def life_ended(self) -> None:
+    def end_session(self) -> None:
         """End the present session, which a new incarnation replaces: its last row is due."""
         self._pools.settle()
         if self._head.closed_at is None:

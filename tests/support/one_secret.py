@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.residency.stream import life
+from pipeline.residency.stream import session
 
 
 def with_one_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the tables of all sources one secret."""
-    monkeypatch.setattr(life, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)
+    monkeypatch.setattr(session, "new_spread", lambda: 0x9E3779B97F4A7C15 >> 1 | 1)

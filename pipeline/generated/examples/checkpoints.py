@@ -10,7 +10,7 @@ from pipeline.generated.examples.blocks import START
 from pipeline.generated.examples.events import events_examples
 from pipeline.generated.examples.residency import residency_examples
 from pipeline.residency.partition import PartitionState
-from pipeline.residency.stream.life import new_head
+from pipeline.residency.stream.session import new_head
 from schemas.checkpoints import (
     BASE,
     FORMAT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pipeline.residency.life_changes import LifeChanges
+from pipeline.residency.session_changes import SessionChanges
 from pipeline.residency.sharding.by_shard import by_shard
 from pipeline.residency.source import SourceResidency
 from schemas.hashes import HASH_BYTES
@@ -35,56 +35,56 @@ class ResidencyRecords:
         self._offset: float | None = None
         """Greatest event time minus time of receipt."""
         self._open: dict[int, list[SourceChanges]] = {}
-        self._life: dict[int, LifeChanges] = {}
+        self._session: dict[int, SessionChanges] = {}
         """By shard, the session whose changes its open record ends with."""
         self._bytes: dict[int, int] = {}
         self._records: list[tuple[int, bytes, bytes]] = []
 
     def take(self, source: SourceResidency) -> None:
         """Take the changes of a source."""
-        for life in source.take_changes():
+        for session in source.take_changes():
             heard = source.head.connectivity
-            if heard.seen_live and life.changes:
+            if heard.seen_live and session.changes:
                 offset = min(heard.clock_offset, 0.0)
                 self._offset = offset if self._offset is None else max(self._offset, offset)
-            if life.decides:
+            if session.decides:
                 for shard in range(self._shards):
-                    self._changes(shard, source, life, BYTES_PER_PART)
-            may_receive = life.receives or life.undecided
-            for shard, part in by_shard(life.changes, self._shards, most=MOST_CHANGES, receives=may_receive):
+                    self._changes(shard, source, session, BYTES_PER_PART)
+            receives = session.receives or session.undecided
+            for shard, part in by_shard(session.changes, self._shards, most=MOST_CHANGES, receives=receives):
                 texts = len(part.medium.encode()) + sum(len(lora.encode()) for lora in part.loras)
                 size = BYTES_PER_PART + len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + texts
-                self._changes(shard, source, life, size).append(part)
+                self._changes(shard, source, session, size).append(part)
 
     def _changes(
-        self, shard: int, source: SourceResidency, life: LifeChanges, size: int
+        self, shard: int, source: SourceResidency, session: SessionChanges, size: int
     ) -> list[ResidencyChanges]:
         """Return the list to which changes of a shard, `size` bytes packed, are to be appended."""
         if shard in self._open and self._bytes[shard] + size > RECORD_BYTES:
             self._close(shard)
         sources = self._open.setdefault(shard, [])
         self._bytes[shard] = self._bytes.get(shard, 0) + size
-        if self._life.get(shard) is not life:
-            self._life[shard] = life
+        if self._session.get(shard) is not session:
+            self._session[shard] = session
             head = source.head
             sources.append(
                 SourceChanges(
                     head.replica,
-                    life.model,
-                    life.hash_domain,
+                    session.model,
+                    session.hash_domain,
                     head.dp_rank,
-                    life.incarnation,
-                    life.trust,
+                    session.incarnation,
+                    session.trust,
                     [],
-                    life.receives,
-                    life.undecided,
+                    session.receives,
+                    session.undecided,
                 )
             )
         return sources[-1].changes
 
     def _close(self, shard: int, read_to: float = 0.0, offset: float | None = None) -> None:
         self._bytes.pop(shard, None)
-        self._life.pop(shard, None)
+        self._session.pop(shard, None)
         record = ResidencyRecord(
             self._partition,
             shard,

@@ -55,7 +55,7 @@ def first_batch(trust: TrustState, at: float) -> None:
     trust.general = TrustSince(general.trust, min(general.since, at))
 
 
-def life_began(trust: TrustState, at: float, kept: Set[str]) -> TrustState:
+def session_began(trust: TrustState, at: float, kept: Set[str]) -> TrustState:
     """Return the trust of a session of whose beginning nothing is known yet, given that of the one before.
 
     Media that are `kept` stay as they were.

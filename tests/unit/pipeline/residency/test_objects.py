@@ -8,7 +8,7 @@ import pytest
 from pipeline.residency.objects import medium as order
 from pipeline.residency.objects.objects import HeldObjects, Objects
 from pipeline.residency.objects.recency import Recency
-from pipeline.residency.stream.life import new_head
+from pipeline.residency.stream.session import new_head
 from schemas.checkpoints import SourceHead
 from schemas.events import Accessed, Capacity, Stored
 from schemas.pool_checkpoints import ObjectFlow

@@ -12,7 +12,7 @@ from schemas.checkpoints import SourceHead, TrustSince
 from schemas.trust import Trust
 
 
-class LifeChanges(NamedTuple):
+class SessionChanges(NamedTuple):
     """Changes of residency that belong to one incarnation."""
 
     incarnation: int
@@ -27,13 +27,13 @@ class LifeChanges(NamedTuple):
     """Whether `receives` holds for all undecided changes before, too."""
 
 
-class LifeChangesKept:
+class PendingChanges:
     """The changes of one source that were not taken yet."""
 
     def __init__(self, head: SourceHead, pools: Pools) -> None:
         self._head = head
         self._pools = pools
-        self._kept: list[LifeChanges] = []
+        self._kept: list[SessionChanges] = []
 
     def collect(self) -> None:
         """Assign what changed so far to the present session and trust."""
@@ -50,7 +50,7 @@ class LifeChangesKept:
             self._head.undecided = False
             self._keep([], decides=True)
 
-    def take(self) -> list[LifeChanges]:
+    def take(self) -> list[SessionChanges]:
         """Return all since the last call, oldest session first."""
         self.collect()
         taken, self._kept = self._kept, []
@@ -60,7 +60,7 @@ class LifeChangesKept:
         head = self._head
         overall, receives = overall_trust(head, self._pools).trust, receiving.receives(head)
         self._kept.append(
-            LifeChanges(
+            SessionChanges(
                 head.incarnation, head.model, head.hash_domain, overall, changes, receives, undecided, decides
             )
         )
