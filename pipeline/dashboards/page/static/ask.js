@@ -19,7 +19,6 @@ export async function fetched(path, fields = "", left = new AbortController().si
 }
 
 // `busy`: the store had not enough time, memory or turns for this one question.
-
 // What stands before the server, such as a proxy, may answer in a form of its own.
 async function problem(answer) {
   const said = await answer.json().catch(() => ({}));

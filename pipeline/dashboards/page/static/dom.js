@@ -6,6 +6,28 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
+// A dot of a colour, as beside a name in a legend.
+export function dot(colour) {
+  const element = make("i");
+  element.style.background = colour;
+  return element;
+}
+
+// A figure as text, with what it is of and its exact value: programs that read the page find it by these.
+export function figured(tag, name, value, properties) {
+  const element = make(tag, properties);
+  element.dataset.figure = name;
+  if (value !== null) element.dataset.value = value;
+  return element;
+}
+
+export function svg(tag, attributes, text = "") {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.textContent = text;
+  return element;
+}
+
 export const byId = (id) => document.getElementById(id);
 
 export const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name);

@@ -1,7 +1,7 @@
 // Bars: parts of a whole beside each name, or shares below each other.
 
 import { coloursOf } from "../colours.js";
-import { make } from "../dom.js";
+import { figured, make } from "../dom.js";
 import { figure } from "../format.js";
 import { named, shortened } from "../links.js";
 import { legend, picked } from "./legend.js";
@@ -27,11 +27,10 @@ export function drawBars(body, panel, answer, view) {
       const value = apart ? figures[indices[0]][row] : total(row);
       const bar = barOf(indices.map((index) => [names[index], colours[index], figures[index][row] ?? 0]), Math.max(most, value ?? 0), panel.unit);
       if (value > most) bar.classList.add("beyond");
-      const amount = make("span", { className: "amount", textContent: figure(value, panel.unit) });
-      amount.dataset.figure = apart ? `${label}: ${names[indices[0]]}` : label;
-      if (value !== null) amount.dataset.value = value;
-      if (value > most) amount.append(make("small", { textContent: "above the scale" }));
-      grid.append(apart ? shortened(names[indices[0]]) : head, bar, amount);
+      const of = apart ? `${label}: ${names[indices[0]]}` : label;
+      const shownValue = figured("span", of, value, { className: "amount", textContent: figure(value, panel.unit) });
+      if (value > most) shownValue.append(make("small", { textContent: "above the scale" }));
+      grid.append(apart ? shortened(names[indices[0]]) : head, bar, shownValue);
     }
   });
   body.append(grid);

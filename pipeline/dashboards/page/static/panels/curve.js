@@ -1,7 +1,7 @@
 // A figure against an amount that doubles from point to point, with its knee. Figures are lower bounds: steps.
 
 import { coloursOf } from "../colours.js";
-import { make, style } from "../dom.js";
+import { figured, make, style } from "../dom.js";
 import { figure } from "../format.js";
 import { shortened } from "../links.js";
 import { axes, followSize, sized } from "./lines.js";
@@ -63,9 +63,7 @@ const sizeOf = ({ amount, bytes }) => `+${figure(amount, "tokens")} tokens` + (b
 
 function told(name, points) {
   const knee = points.find((point) => point.knee), last = points[points.length - 1];
-  const share = make("b", { textContent: `≥ ${figure(knee.share, "share")}` });
-  share.dataset.figure = `${name}: knee`;
-  share.dataset.value = knee.share;
+  const share = figured("b", `${name}: knee`, knee.share, { textContent: `≥ ${figure(knee.share, "share")}` });
   const more = last === knee ? "" : `; ${sizeOf(last)} would save ≥ ${figure(last.share, "share")}`;
   const rest = `${more}; any size saves at most ${figure(last.most, "share")}`;
   return [` ${sizeOf(knee)} a replica saves `, share, " of the prefill", rest];

@@ -1,9 +1,8 @@
 // What comes in, and where it goes: bands as wide as their tokens, from above down; the parts are listed below.
 
-import { make } from "../dom.js";
+import { dot, figured, make, svg } from "../dom.js";
 import { figure } from "../format.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const BAR = 24;
 const FALL = 46;
 const GAP = 2;
@@ -15,7 +14,7 @@ export function drawFlow(body, panel, answer, view) {
   const root = links[0].from, all = total(links, root);
   const width = body.clientWidth || 400;
   const colour = (name) => panel.colours[name] ?? PLAIN;
-  const drawing = made("svg", { class: "flow", role: "img", "aria-label": `${panel.title}: ${links.filter(({ into }) => !total(links, into)).map(({ into, tokens }) => `${into} ${figure(tokens / all, "share")}`).join(", ")}` });
+  const drawing = svg("svg", { class: "flow", role: "img", "aria-label": `${panel.title}: ${links.filter(({ into }) => !total(links, into)).map(({ into, tokens }) => `${into} ${figure(tokens / all, "share")}`).join(", ")}` });
   const unit = (width - GAP * links.length) / all;
   let row = [{ name: root, left: 0, tokens: all }], top = 0;
   bar(drawing, row[0], top, unit, colour(root), all);
@@ -49,34 +48,23 @@ const total = (links, from) => links.reduce((sum, link) => sum + (link.from === 
 
 function bar(drawing, { name, left, tokens }, top, unit, colour, all) {
   const wide = tokens * unit, said = `${name} ${figure(tokens / all, "share")}`;
-  const box = made("rect", { x: left, y: top, width: Math.max(wide, 1), height: BAR, rx: 2, fill: colour });
-  box.append(made("title", {}, `${said}, ${figure(tokens, "tokens")} tokens`));
+  const box = svg("rect", { x: left, y: top, width: Math.max(wide, 1), height: BAR, rx: 2, fill: colour });
+  box.append(svg("title", {}, `${said}, ${figure(tokens, "tokens")} tokens`));
   drawing.append(box);
-  if (said.length * LETTER_PIXELS < wide) drawing.append(made("text", { x: left + 6, y: top + BAR / 2 }, said));
+  if (said.length * LETTER_PIXELS < wide) drawing.append(svg("text", { x: left + 6, y: top + BAR / 2 }, said));
 }
 
 function band(from, into, wide, top, colour) {
   const middle = top + FALL / 2, end = top + FALL;
   const path = `M${from},${top} C${from},${middle} ${into},${middle} ${into},${end} H${into + wide} C${into + wide},${middle} ${from + wide},${middle} ${from + wide},${top} Z`;
-  return made("path", { d: path, fill: colour, opacity: 0.35 });
+  return svg("path", { d: path, fill: colour, opacity: 0.35 });
 }
 
 // A line for each part, those of a part below it.
 function listed(links, from, all, colour, panel, depth = 0) {
   return make("ul", { className: "parts" }, ...links.filter((link) => link.from === from).map(({ into, tokens }) => {
-    const dot = make("i");
-    dot.style.background = colour(into);
-    const amount = make("b", { textContent: figure(tokens / all, "share") });
-    amount.dataset.figure = into;
-    amount.dataset.value = tokens;
+    const share = figured("b", into, tokens, { textContent: figure(tokens / all, "share") });
     const inner = depth < 3 && total(links, into) ? [listed(links, into, all, colour, panel, depth + 1)] : [];
-    return make("li", {}, dot, `${into} `, amount, ` ${figure(tokens, panel.unit)}`, ...inner);
+    return make("li", {}, dot(colour(into)), `${into} `, share, ` ${figure(tokens, panel.unit)}`, ...inner);
   }));
-}
-
-function made(tag, attributes, text = "") {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.textContent = text;
-  return element;
 }

@@ -1,6 +1,6 @@
 // A share over time of many names at once: a lane for each, the worst on top, stronger colour where it is worse.
 
-import { make, style } from "../dom.js";
+import { dot, figured, make, style } from "../dom.js";
 import { figure } from "../format.js";
 import { named, shortened } from "../links.js";
 import { current, show } from "../state.js";
@@ -73,18 +73,14 @@ function label(frame, lanes) {
 function scale(panel, lanes) {
   const beyond = lanes.some(({ cells }) => [...cells.values()].some((value) => value > 1));
   const ends = panel.low_is_bad ? ["100 %", "0 %"] : ["0 %", "100 %"];
-  const dot = make("i");
-  dot.style.background = style("--bad");
-  return make("div", { className: "legend" }, ends[0], make("i", { className: "scale" }), ends[1], ...(beyond ? [make("span", {}, dot, "above 100 %: more is counted than there is")] : []));
+  return make("div", { className: "legend" }, ends[0], make("i", { className: "scale" }), ends[1], ...(beyond ? [make("span", {}, dot(style("--bad")), "above 100 %: more is counted than there is")] : []));
 }
 
 function worst(panel, lanes) {
   const newest = ({ cells }) => [...cells.values()].at(-1) ?? null;
   const first = lanes.slice(0, NAMED_BELOW).flatMap((lane, index) => {
-    const amount = make("b", { textContent: figure(newest(lane), panel.unit) });
-    amount.dataset.figure = lane.name;
-    if (newest(lane) !== null) amount.dataset.value = newest(lane);
-    return [index ? " · " : "", named(panel.names, lane.name), " ", amount];
+    const share = figured("b", lane.name, newest(lane), { textContent: figure(newest(lane), panel.unit) });
+    return [index ? " · " : "", named(panel.names, lane.name), " ", share];
   });
   return make("p", { className: "extent" }, `Newest figures of the worst of ${lanes.length.toLocaleString()}: `, ...first);
 }

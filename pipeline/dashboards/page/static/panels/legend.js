@@ -1,6 +1,6 @@
 // The names of a chart's series. A click shows one alone, with Ctrl or Shift several; a click on it shows all again.
 
-import { make } from "../dom.js";
+import { dot, figured, make } from "../dom.js";
 import { figure } from "../format.js";
 import { arrow, shortened } from "../links.js";
 
@@ -27,20 +27,15 @@ export function legend(panel, names, colours, view, { kind = "", amounts = null,
   const shown = picked(panel, names);
   const list = make("div", { className: "legend" });
   names.forEach((name, index) => {
-    const dot = make("i");
-    dot.style.background = colours[index];
     const item = make("button", { type: "button", className: "item", ariaPressed: String(shown.has(name) && shown.size < names.length),
-      title: shown.size < names.length && shown.has(name) ? "Show all" : `Show ${name} alone` }, dot, shortened(name));
+      title: shown.size < names.length && shown.has(name) ? "Show all" : `Show ${name} alone` }, dot(colours[index]), shortened(name));
     item.classList.toggle("off", !shown.has(name));
     item.addEventListener("click", (event) => {
       pick(panel, names, name, event.ctrlKey || event.metaKey || event.shiftKey);
       view.redraw(panel.id);
     });
     if (amounts) {
-      const amount = make("b", { textContent: figure(amounts[index], panel.unit) });
-      amount.dataset.figure = name;
-      if (amounts[index] !== null) amount.dataset.value = amounts[index];
-      item.append(amount);
+      item.append(figured("b", name, amounts[index], { textContent: figure(amounts[index], panel.unit) }));
       if (amounts[index] > top) item.append(make("small", { textContent: "above the scale" }));
     }
     list.append(make("span", {}, item, arrow(kind, name)));

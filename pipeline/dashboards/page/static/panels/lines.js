@@ -1,7 +1,7 @@
 // Charts with an axis of time, drawn by uPlot.
 
 import { coloursOf } from "../colours.js";
-import { make, style } from "../dom.js";
+import { dot, make, style } from "../dom.js";
 import { figure } from "../format.js";
 import { shortened } from "../links.js";
 import { moment, onAxis, tick } from "../time.js";
@@ -124,11 +124,9 @@ function showTip(self, tip, axis, { names, colours, values }, panel, marks) {
     .sort((one, other) => other.value - one.value).slice(0, SHOWN_IN_TIP);
   const happened = near(self, marks, left);
   const more = happened.length - MARKS_IN_TIP;
-  tip.replaceChildren(moment(axis[idx], true), ...rows.map((row) => {
-    const dot = make("i");
-    dot.style.background = row.colour;
-    return make("div", {}, dot, shortened(row.name), make("b", { textContent: figure(row.value, panel.unit) }));
-  }), ...happened.slice(0, MARKS_IN_TIP).map((text) => make("div", { className: "mark", textContent: text })),
+  tip.replaceChildren(moment(axis[idx], true), ...rows.map((row) => (
+    make("div", {}, dot(row.colour), shortened(row.name), make("b", { textContent: figure(row.value, panel.unit) }))
+  )), ...happened.slice(0, MARKS_IN_TIP).map((text) => make("div", { className: "mark", textContent: text })),
   ...(more > 0 ? [make("div", { className: "mark", textContent: `and ${more} more` })] : []));
   const wide = self.over.clientWidth;
   tip.style.left = left > wide / 2 ? "" : left + 14 + "px";

@@ -1,12 +1,12 @@
 // A curve as small as a word: what share some series have of all, over the range.
 
+import { svg } from "../dom.js";
 import { figure } from "../format.js";
 import { pivot } from "./series.js";
 
 const WIDTH = 96;
 const HEIGHT = 24;
 const EDGE = 2;
-const SVG = "http://www.w3.org/2000/svg";
 
 // Null until the panel that has the series is answered for this range, or where it has no two points to join.
 export function sparkline(trend, view) {
@@ -17,8 +17,8 @@ export function sparkline(trend, view) {
   if (known.length < 2) return null;
   const most = Math.max(...known) || 1;
   const at = (share, index) => `${round((index / (shares.length - 1)) * WIDTH)},${round(HEIGHT - EDGE - (share / most) * (HEIGHT - 2 * EDGE))}`;
-  const drawing = made("svg", { class: "sparkline", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": sentence(known) });
-  for (const run of runs(shares)) drawing.append(made("polyline", { points: run.map((index) => at(shares[index], index)).join(" ") }));
+  const drawing = svg("svg", { class: "sparkline", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": sentence(known) });
+  for (const run of runs(shares)) drawing.append(svg("polyline", { points: run.map((index) => at(shares[index], index)).join(" ") }));
   return drawing;
 }
 
@@ -40,12 +40,6 @@ function runs(shares) {
 function sentence(known) {
   const said = (share) => figure(share, "share");
   return `Over the range: ${said(known[0])} first, ${said(known.at(-1))} last, ${said(Math.min(...known))} to ${said(Math.max(...known))}`;
-}
-
-function made(tag, attributes) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
 }
 
 const round = (pixels) => Math.round(pixels * 10) / 10;

@@ -1,6 +1,6 @@
 // Single figures.
 
-import { make } from "../dom.js";
+import { figured, make } from "../dom.js";
 import { figure } from "../format.js";
 import { TRUST } from "./table.js";
 
@@ -11,9 +11,7 @@ export function drawStat(body, panel, answer) {
   const list = make("div", { className: "figures" });
   answer.names.forEach((name, column) => {
     const value = answer.columns[column].length ? answer.columns[column][0] : null;
-    const item = make("div", { className: "figure", textContent: figure(value, panel.unit) });
-    item.dataset.figure = name;
-    if (value !== null) item.dataset.value = value;
+    const item = figured("div", name, value, { className: "figure", textContent: figure(value, panel.unit) });
     const level = panel.thresholds.filter((threshold) => value !== null && value >= threshold.at).pop();
     if (level) item.classList.add(level.colour);
     // Nothing degraded is no reason for red.

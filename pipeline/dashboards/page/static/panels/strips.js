@@ -1,6 +1,6 @@
 // States over time, a strip for each name.
 
-import { make } from "../dom.js";
+import { dot, make } from "../dom.js";
 import { named } from "../links.js";
 import { points } from "./series.js";
 
@@ -21,11 +21,7 @@ export function drawStrips(body, panel, answer, view) {
     strip.ariaLabel = Object.entries(seen).map(([state, count]) => `${state} ${count} points`).join(", ");
     rows.append(named(panel.names, name), strip);
   }
-  const legend = make("div", { className: "legend" }, ...Object.entries(panel.colours).map(([state, colour]) => {
-    const dot = make("i");
-    dot.style.background = colour;
-    return make("span", {}, dot, state);
-  }));
+  const legend = make("div", { className: "legend" }, ...Object.entries(panel.colours).map(([state, colour]) => make("span", {}, dot(colour), state)));
   body.append(rows, legend);
   return () => {};
 }
