@@ -49,10 +49,9 @@ ANSWER = Panel(
     title="The answer",
     description="Prefill you could avoid: tokens that some replica held, or had filled before, of all that "
     "did not come from a lower tier or by transfer; an upper bound. Hit rate: as the engines count it, and "
-    "what it could be at most. Biggest lever: the first "
-    "finding below that saves prefill; its change is that of the prefill whose cause it removes. "
-    "Data: streams known from their first batch on, and how old the newest rows are. Changes are against the "
-    "preceding range of equal length.",
+    "at most. Biggest lever: the first finding below that saves prefill, with the change of the prefill "
+    "whose cause it removes. Data: streams known from their first batch on, and the age of the newest "
+    "rows. Changes are against the preceding range of equal length.",
     unit="tokens",
     kind="answer",
     width=24,
@@ -68,9 +67,9 @@ FINDINGS = Panel(
     id="fleet-findings",
     title="What to do first",
     description="At most seven findings, by the GPU-seconds per hour that they save, or by tokens per hour "
-    "where a rate is unknown. About: an estimate; at least: a bound that holds for caches that evict the "
-    "least recently used block; at most: what was lost for that cause. Two findings may count the same "
-    "tokens: either remedy saves them. docs/advice.md explains how far they hold.",
+    "where a rate is unknown. About: an estimate; at least: a bound that holds for LRU caches; at most: what "
+    "was lost for that cause. Two findings may count the same tokens: either remedy saves them "
+    "(docs/advice.md).",
     unit="tokens",
     kind="findings",
     width=24,

@@ -39,10 +39,9 @@ AVOIDABLE = " + ".join(f"sum({tokens})" for cause in AVOIDABLE_CAUSES for tokens
 CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
     "horizon; routing or capacity: both; warm-up: a clear or restart took it; receivers only: "
-    "only replicas that receive KV hold it or had evicted it; lower tier: it came back from "
-    "there; transferred: another engine or a store sent it; generated: decoding completed it; "
-    "cold: new to the fleet within the horizon; unknown: the history is incomplete. All but "
-    "lower tier, transferred and generated are prefill (docs/figures.md)."
+    "only replicas that receive KV hold it or had evicted it; cold: new to the fleet within the "
+    "horizon; unknown: the history is incomplete. No prefill: lower tier (it came back from there), "
+    "transferred (another engine or a store sent it), generated (decoding completed it); see docs/figures.md."
 )
 
 

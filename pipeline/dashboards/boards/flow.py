@@ -55,11 +55,11 @@ _LINKS = ",\n        ".join(f"('{part.whole}', '{part.name}', sum({part.column})
 FLOW = Panel(
     id="fleet-flow",
     title="Where the tokens of prompts came from",
-    description="All tokens of prompts that were found on the GPU, as engines whose metrics kvlens reads "
-    "count them, or filled: from a lower tier, by transfer, or computed (prefill), and prefill by why it was "
-    "needed. You could avoid, at most, what another replica had, was evicted or was lost by a restart or "
-    "clear. Not in it: what fills no whole block, so the share that was found may be above the hit rate, and "
-    "what decoding generated. docs/figures.md says how exact each part is.",
+    description="Tokens of prompts that were found on the GPU, as engines whose metrics kvlens reads count "
+    "them, or filled: from a lower tier, by transfer, or computed (prefill), by why that was needed. You "
+    "could avoid, at most, what another replica had, was evicted or was lost by a restart or clear. Left "
+    "out: what fills no whole block, so the share that was found may be above the hit rate, and what "
+    "decoding generated (docs/figures.md).",
     unit="tokens",
     kind="flow",
     width=24,

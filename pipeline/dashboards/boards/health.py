@@ -10,7 +10,7 @@ TIMELINE = Panel(
     id="health-timeline",
     title="Streams that were not complete",
     description=f"Trust of each stream over time, for the {TOP} that were incomplete for longest. "
-    "No row means that every stream was complete throughout.",
+    "No row: every stream was complete throughout.",
     unit="sources",
     kind="state_timeline",
     width=24,
@@ -127,12 +127,10 @@ HASHES = Panel(
     id="health-hashes",
     title="Incompatible block hashes",
     description="Streams that share no first block with any other of their hash domain, though the traffic "
-    "of both keeps coming back to first blocks. Their fills count as unknown, so what routing loses there "
-    "does not show. Give all replicas the same hash algorithm and PYTHONHASHSEED, or give those that differ "
-    "their own `hash_scheme`. If you route by session and prompts have nothing in common, this "
-    "is normal: set "
-    "`fleet.compare_after = 0`. `kvlens doctor` also names groups. Shows the present state, whatever the "
-    "time range.",
+    "of both keeps coming back to first blocks. Their fills count as unknown: what routing loses there does "
+    "not show. Give all replicas the same hash algorithm and PYTHONHASHSEED, or those that differ their own "
+    "`hash_scheme`. Normal if you route by session and prompts have nothing in common: set "
+    "`fleet.compare_after = 0`. `kvlens doctor` also names groups. The present state, whatever the range.",
     unit="sources",
     kind="table",
     width=24,

@@ -15,8 +15,8 @@ LOST_CAUSES = {
 }
 """{what would have avoided it: causes of `prefill_costs`}."""
 RATES = (
-    "GPU-seconds per token are measured by the engines' own counters where kvlens scrapes them, else assumed "
-    "from `[[models]]`. The estimates tend to be high: docs/figures.md says why."
+    "The rate, GPU-seconds per token, is measured by the engines' own counters, else assumed from "
+    "`[[models]]`. Estimates tend to be high (docs/figures.md)."
 )
 NO_RATE = (
     "No rate is known: give `gpus_per_replica` in `[[models]]`, and `metrics_url` of the replicas or "
@@ -37,9 +37,9 @@ _AVOIDED_BY = [name for name, causes in LOST_CAUSES.items() for _ in causes]
 GPUS_LOST = Panel(
     id="fleet-gpus-lost",
     title="GPUs busy with avoidable prefill",
-    description="GPU-seconds per second, that is GPUs, spent on what some replica had computed before, by "
-    "what would have avoided it, and by whether the rate is measured or assumed (paler). "
-    f"{RATES} Replicas without a rate are left out.",
+    description="GPUs (GPU-seconds per second) spent on what some replica had computed before, by what "
+    f"would have avoided it, and by whether the rate is measured or assumed (paler). {RATES} Replicas "
+    "without a rate are left out.",
     unit="GPUs",
     kind="stacked",
     named_by="avoided_by",
@@ -66,8 +66,8 @@ COSTS = Panel(
     title="What prefill cost, and what caches saved",
     description=f"GPU-hours and money of the range, by model and tenant: the {TOP} that lost most. Lost: "
     "computed although some replica had computed it before. Saved: found on the GPU, by the engines' own "
-    f"counters, or fetched from a lower tier. {RATES} Left out: tokens of replicas without a rate or a "
-    "price; the last column but one has their share.",
+    f"counters, or fetched from a lower tier. {RATES} Tokens without a rate or a price are left out; the "
+    "last column but one has their share.",
     unit="GPU-hours",
     kind="table",
     width=24,

@@ -8,46 +8,47 @@ from pipeline.dashboards.panel import Alert, Board, Panel
 from pipeline.generated.pages.markdown import page, table
 
 INTRODUCTION = """\
-What each panel means. `kvlens serve` shows the boards as a page, and [Grafana](grafana.md) draws them from
-the same definitions. [Reading the figures](reading.md#which-figure-answers-which-question) says which panel
-answers which question.
+What each panel of [the page](page.md) and of [Grafana](grafana.md) means.
+[Reading the figures](reading.md#which-figure-answers-which-question) says which panel answers which question.
 
 **SQL.** A panel's menu on the page shows its statement, with the chosen range filled in; Grafana shows it
 under *Inspect*. Statements of alert rules are in
 [`alerting`](../deploy/grafana/provisioning/alerting/). Panels read the views `*_series`, which take the
 ten-second, minute or hour [tables](tables.md#views), whichever fits the range."""
-ALERT_RULES = "A rule fires for each row whose value is above its bound for as many minutes as it says."
+ALERT_RULES = """\
+A rule fires for each row whose value over so many minutes is above its bound for so many minutes. Its link
+leads to what to do."""
 
 
 def dashboards_page() -> bytes:
     """Return the page."""
     blocks = [INTRODUCTION]
-    shown: set[str] = set()
+    shown: dict[str, Panel] = {}
     for board in BOARDS:
         blocks += _board(board, shown)
     blocks += ["## Alert rules", ALERT_RULES]
-    for alert in ALERTS:
-        blocks += _alert(alert)
+    blocks.append(table(("Rule", "Means", "Above", "Over", "For", "Severity"), map(_alert, ALERTS)))
     return page("Dashboards", "`pipeline/dashboards`", *blocks)
 
 
-def _board(board: Board, shown: set[str]) -> list[str]:
-    panels = [panel for panel in board.panels if panel.id not in shown]
-    shown.update(panel.id for panel in panels)
-    return [
-        f"## {board.title}",
-        board.description,
-        table(("Panel", "Unit", "Meaning"), map(_panel, panels)),
-    ]
+def _board(board: Board, shown: dict[str, Panel]) -> list[str]:
+    """Return the section of a board, of panels not shown yet; `shown` gets them, by id and by description."""
+    rows = []
+    for panel in board.panels:
+        if panel.id not in shown:
+            before = shown.setdefault(panel.description, panel)
+            meaning = panel.description if before is panel else "As above."
+            rows.append((panel.title, panel.unit, meaning))
+        shown[panel.id] = panel
+    return [f"## {board.title}", board.description, table(("Panel", "Unit", "Meaning"), rows)]
 
 
-def _panel(panel: Panel) -> tuple[str, str, str]:
-    return panel.title, panel.unit, panel.description
-
-
-def _alert(alert: Alert) -> list[str]:
-    return [
-        f"### {alert.title}",
-        f"{alert.description} Above {alert.above:g} over {alert.over_minutes} minutes, for "
-        f"{alert.for_minutes}; {alert.severity}; [what to do](alerts.md#{alert.runbook}).",
-    ]
+def _alert(alert: Alert) -> tuple[str, ...]:
+    return (
+        f"[{alert.title}](alerts.md#{alert.runbook})",
+        alert.description,
+        f"{alert.above:g}",
+        str(alert.over_minutes),
+        str(alert.for_minutes),
+        alert.severity,
+    )
