@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from pipeline.dashboards.panel import Choice
+
 MODELS = "(empty({model:Array(String)}) OR has({model:Array(String)}, model))"
 REPLICAS = "(empty({replica:Array(String)}) OR has({replica:Array(String)}, replica))"
-ROLE = "if(role = '', 'not told', role)"
+ROLE = "if(role = '', 'not known', role)"
 """A role as a viewer chooses it, where a row of `replica_roles` or `sources` has it."""
 ROLES = f"""(empty({{role:Array(String)}}) OR has((
     SELECT groupArray(replica) FROM replica_roles WHERE has({{role:Array(String)}}, {ROLE})
 ), replica))"""
 CHOSEN = f"{MODELS} AND {REPLICAS} AND {ROLES}"
+CHOICES: dict[Choice, str] = {
+    "model": "SELECT DISTINCT model FROM sources ORDER BY model",
+    "role": f"SELECT DISTINCT {ROLE} AS shown FROM replica_roles ORDER BY shown",
+    "replica": f"SELECT DISTINCT replica FROM sources WHERE {MODELS} ORDER BY replica",
+}
+"""What there is to choose from."""
 
 RANGE = "from = toUnixTimestamp({from:DateTime('UTC')}), to = toUnixTimestamp({to:DateTime('UTC')})"
 """Arguments of views, in seconds: a clock would not mean the same moment in every session."""
@@ -17,6 +25,8 @@ SERIES = f"{RANGE}, step = {{step:UInt32}}"
 """Arguments of the views `*_series`: columns `time` and `width` come with them."""
 LATEST = "from = toUnixTimestamp({to:DateTime('UTC')}) - 60, to = toUnixTimestamp({to:DateTime('UTC')})"
 """Arguments of the views of ten-second tables, for the last minute of the range."""
+FINEST = f"SELECT seconds FROM finest({RANGE})"
+"""The length of the windows from which the views `*_series` read a range."""
 AT_THE_END = "to = toUnixTimestamp({to:DateTime('UTC')})"
 
 MAIN_GROUPS = f"""(hash_domain, replica, group_idx) IN
@@ -46,12 +56,19 @@ others hold the same tokens once more.
 As one value: the shards of a cluster would get the subquery of IN as it is, without a view's arguments."""
 
 
+def whole_windows(step: str) -> str:
+    """Return the entries of a WITH clause that make `width` of a step: up to whole windows of the range."""
+    return f"""
+    ({FINEST}) AS window_seconds,
+    intDiv({step} + window_seconds - 1, window_seconds) * window_seconds AS width"""
+
+
 def tokens_by_medium(chosen: str) -> str:
     """Return a query of the resident tokens at each point of time, by medium.
 
     A medium is called `≤ gpu` where any of it is an upper bound, `≥ gpu` where any is a lower bound, `≈ gpu`
-    where both are so, and `cpu, as far as told` where some engines do not report how many tokens a block has;
-    where none does, its tokens are NULL.
+    where both are so, and `cpu, as far as known` where some engines do not report how many tokens a block
+    has; where none does, its tokens are NULL.
     """
     return f"""
 SELECT time, concat(
@@ -59,12 +76,12 @@ SELECT time, concat(
             max(bounded) OVER of_medium + 2 * max(missing) OVER of_medium, [1, 2, 3], ['≤ ', '≥ ', '≈ '], ''
         ),
         part.medium,
-        if(max(untold) OVER of_medium AND max(isNotNull(part.tokens)) OVER of_medium, ', as far as told', '')
+        if(max(unsaid) OVER of_medium AND max(isNotNull(part.tokens)) OVER of_medium, ', as far as known', '')
     ) AS medium, part.tokens AS tokens
 FROM
 (
     SELECT time, medium, sum(of_rank.tokens) / uniqExact(window) AS tokens, max(is_bound) AS bounded,
-        max(tokens_at_least AND isNotNull(of_rank.tokens)) AS missing, max(isNull(of_rank.tokens)) AS untold
+        max(tokens_at_least AND isNotNull(of_rank.tokens)) AS missing, max(isNull(of_rank.tokens)) AS unsaid
     FROM held_series({SERIES}) AS of_rank
     WHERE {chosen}
     GROUP BY time, medium

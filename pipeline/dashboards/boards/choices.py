@@ -11,6 +11,32 @@ _STALE = "#d1495b"
 _WORSE = "#d9a514"
 _LOST = "#c74b7a"
 
+
+def _beside_fills(shown: str, chosen: str, routing: str) -> str:
+    """Return a query of columns `shown` of choices, and of the tokens that routing lost by the fills.
+
+    `chosen` are the sums behind the columns; `routing` ends the sum of what another replica held.
+    """
+    return f"""
+SELECT chosen.time AS time,{shown},
+    fills.routing AS routing
+FROM
+(
+    SELECT time,{chosen}
+    FROM routing_series({SERIES})
+    WHERE {CHOSEN}
+    GROUP BY time
+) AS chosen
+LEFT JOIN
+(
+    SELECT time, (sum(routable_peer_tokens) + sum(peer_and_evicted_tokens)) / {routing} AS routing
+    FROM fills_series({SERIES})
+    WHERE {CHOSEN} AND {MAIN_GROUPS}
+    GROUP BY time
+) AS fills USING (time)
+ORDER BY time"""
+
+
 SHARES = Panel(
     id="model-choices",
     title="Routers' choices and hit potential",
@@ -23,34 +49,17 @@ SHARES = Panel(
     kind="timeseries",
     width=12,
     empty=EMPTY,
-    sql=f"""
-SELECT
-    chosen.time AS time,
+    sql=_beside_fills(
+        """
     chosen.worse AS `not the best match`,
     chosen.lost AS `tokens lost`,
-    chosen.stale AS `index stale`,
-    fills.routing AS routing
-FROM
-(
-    SELECT
-        time,
+    chosen.stale AS `index stale`""",
+        """
         sum(worse_choices) / nullIf(sum(judged_choices), 0) AS worse,
         sum(lost_tokens) / nullIf(sum(best_tokens), 0) AS lost,
-        sum(stale_choices) / sum(choices) AS stale
-    FROM routing_series({SERIES})
-    WHERE {CHOSEN}
-    GROUP BY time
-) AS chosen
-LEFT JOIN
-(
-    SELECT
-        time,
-        (sum(routable_peer_tokens) + sum(peer_and_evicted_tokens)) / nullIf(sum(prefill_tokens), 0) AS routing
-    FROM fills_series({SERIES})
-    WHERE {CHOSEN} AND {MAIN_GROUPS}
-    GROUP BY time
-) AS fills USING (time)
-ORDER BY time""",
+        sum(stale_choices) / sum(choices) AS stale""",
+        "nullIf(sum(prefill_tokens), 0)",
+    ),
     colours={
         "not the best match": _WORSE,
         "tokens lost": _LOST,
@@ -70,22 +79,8 @@ TOKENS = Panel(
     kind="timeseries",
     width=12,
     empty=EMPTY,
-    sql=f"""
-SELECT chosen.time AS time, chosen.lost AS `lost by choices`, fills.routing AS routing
-FROM
-(
-    SELECT time, sum(lost_tokens) / any(width) AS lost
-    FROM routing_series({SERIES})
-    WHERE {CHOSEN}
-    GROUP BY time
-) AS chosen
-LEFT JOIN
-(
-    SELECT time, (sum(routable_peer_tokens) + sum(peer_and_evicted_tokens)) / any(width) AS routing
-    FROM fills_series({SERIES})
-    WHERE {CHOSEN} AND {MAIN_GROUPS}
-    GROUP BY time
-) AS fills USING (time)
-ORDER BY time""",
+    sql=_beside_fills(
+        " chosen.lost AS `lost by choices`", " sum(lost_tokens) / any(width) AS lost", "any(width)"
+    ),
     colours={"lost by choices": _LOST, "routing": CAUSE_COLOURS["routing"]},
 )

@@ -11,6 +11,7 @@ from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
 from pipeline.dashboards.queries import (
     AT_THE_END,
+    FINEST,
     LATEST,
     MODELS,
     RANGE,
@@ -22,10 +23,10 @@ from pipeline.dashboards.queries import (
 
 TRUST_COLOURS = {"complete": "#2f9e6e", "partial": "#d9a514", "degraded": "#d1495b", "never heard": "#8b93a1"}
 MEDIUM_COLOURS = {
-    f"{bound}{medium}{told}": colour
+    f"{bound}{medium}{known}": colour
     for medium, colour in {"gpu": "#27a5b5", "cpu": "#5468c9", "disk": "#8a8f2e"}.items()
     for bound in ("", "≤ ", "≥ ", "≈ ")
-    for told in ("", ", as far as told")
+    for known in ("", ", as far as known")
 }
 OWNER_COLOURS = {
     "1": "#b7d0f0",
@@ -105,6 +106,7 @@ FROM flow(
 )
 WHERE medium = 'gpu' AND {MODELS}""",
 )
+"""Of six whole windows, the newest of which ended ten seconds ago or more: its rows have come."""
 
 FRESHNESS = Panel(
     id="fleet-freshness",
@@ -120,14 +122,14 @@ FRESHNESS = Panel(
     sql=f"""
 SELECT
     if(count() = 0, NULL, greatest(0, dateDiff('second', max((exact, end)).2, {{to:DateTime('UTC')}}))) AS age
-FROM latest_streams({RANGE}, seconds = (SELECT seconds FROM finest({RANGE})))
+FROM latest_streams({RANGE}, seconds = ({FINEST}))
 WHERE {MODELS}""",
 )
 
 HELD_EXPLAINED = (
     "≤: an upper bound, as a hybrid engine or a tier does not say what leaves, or more was "
     "counted than there is room for. ≥: a lower bound, as an engine announced prompts again "
-    "since its last clear. ≈: part is one, part the other. No figure, and as far as told: an "
+    "since its last clear. ≈: part is one, part the other. No figure, and as far as known: an "
     "engine does not say how many tokens a block of its tier has."
 )
 OCCUPANCY = Panel(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline.dashboards.boards.causes import AVOIDABLE
 from pipeline.dashboards.panel import Panel
-from pipeline.dashboards.queries import MAIN_GROUPS, MODELS, MOST_LANES, RANGE
+from pipeline.dashboards.queries import MAIN_GROUPS, MODELS, MOST_LANES, RANGE, whole_windows
 
 _WIDE = 4
 """Points of other charts in one of these charts, which are narrow and have many lanes."""
@@ -34,9 +34,7 @@ _USE = f"""
             WHERE medium = 'gpu' AND capacity_blocks > 0 AND {MODELS}
             GROUP BY time, replica"""
 _HITS = f"""
-            WITH
-                (SELECT greatest(10, seconds) FROM finest({RANGE})) AS windows,
-                intDiv({_WIDE} * {{step:UInt32}} + windows - 1, windows) * windows AS width
+            WITH{whole_windows(f"{_WIDE} * {{step:UInt32}}")}
             SELECT
                 toDateTime(intDiv(toUnixTimestamp(scrapes.time), width) * width, 'UTC') AS time,
                 replica,

@@ -67,7 +67,7 @@ SELECT
     time,
     concat(
         medium, ', group ', toString(group_idx), ', ',
-        if(block_size = 0, 'tokens not told', concat(toString(block_size), ' tokens a block'))
+        if(block_size = 0, 'tokens not known', concat(toString(block_size), ' tokens a block'))
     ) AS series,
     sum(entries) / uniqExact(window) AS blocks
 FROM occupancy_series({SERIES})
@@ -175,7 +175,7 @@ GROUP BY time
 ORDER BY time""",
 )
 
-LIVES = Panel(
+SESSIONS = Panel(
     id="replica-lives",
     title="Engine sessions",
     description="Every session of an engine process that kvlens saw, newest first, and how it ended. "
@@ -206,7 +206,7 @@ BOARD = Board(
         Section("Cache", (OCCUPANCY, GPU_BLOCKS, FLOW, GROUPS)),
         Section("Prefill", (BALANCE,)),
         Section("LMCache", (TIERS, USES)),
-        Section("Engine", (LIVES,)),
+        Section("Engine", (SESSIONS,)),
     ),
     annotations=(restarts("restarts", CHOSEN),),
 )

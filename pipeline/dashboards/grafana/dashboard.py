@@ -30,9 +30,9 @@ from pipeline.dashboards.grafana.query import (
 from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery, transformations
 from pipeline.dashboards.layout import GridArea, arranged, bottom
 from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel
-from pipeline.dashboards.queries import ROLE
+from pipeline.dashboards.queries import CHOICES
 
-DEAR_REFRESH = "1m"
+SHARED_REFRESH = "1m"
 """Of a board with a shared statement, as that is expensive; in Grafana a panel has no interval of its own."""
 HERE = DataSource(DATA_SOURCE_TYPE, "${datasource}")
 
@@ -49,12 +49,6 @@ _TYPES: dict[Kind, PanelType] = {
     "flow": "barchart",
     "answer": "table",
     "findings": "table",
-}
-_VALUES_OF = {
-    "model": "SELECT DISTINCT model FROM sources ORDER BY model",
-    "role": f"SELECT DISTINCT {ROLE} AS told FROM replica_roles ORDER BY told",
-    "replica": "SELECT DISTINCT replica FROM sources "
-    "WHERE empty([${model:singlequote}]) OR has([${model:singlequote}], model) ORDER BY replica",
 }
 
 
@@ -102,7 +96,7 @@ def compiled(board: Board) -> Dashboard:
         panels=panels,
         templating=Templating([_data_source_variable(), *map(_variable, board.choices)]),
         annotations=Annotations([_annotation(annotation) for annotation in board.annotations]),
-        refresh=DEAR_REFRESH if asking else SMALLEST_STEP,
+        refresh=SHARED_REFRESH if asking else SMALLEST_STEP,
     )
 
 
@@ -166,7 +160,7 @@ def _variable(choice: Choice) -> Variable:
         name=choice,
         type="query",
         label=choice.capitalize(),
-        query=_VALUES_OF[choice],
+        query=grafana_sql(choice, CHOICES[choice]),
         datasource=HERE,
         refresh=2,
         include_all=True,

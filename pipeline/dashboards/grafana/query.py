@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from pipeline.dashboards.panel import PARAMETERS, Panel, UnknownParameter, used_parameters
-from pipeline.dashboards.queries import RANGE
+from pipeline.dashboards.queries import whole_windows
 
 DATA_SOURCE_TYPE = "grafana-clickhouse-datasource"
 DATA_SOURCE_UID = "kvlens"
@@ -86,9 +86,7 @@ def _rows_of_heat(sql: str) -> str:
     rows are drawn, so empty ones below and above all others are left out.
     """
     return f"""
-WITH
-    (SELECT seconds FROM finest({RANGE})) AS window_seconds,
-    intDiv({{step:UInt32}} + window_seconds - 1, window_seconds) * window_seconds AS width
+WITH{whole_windows("{step:UInt32}")}
 SELECT time + toIntervalSecond(width) AS time, toString(bucket) AS le, value AS Value
 FROM
 (

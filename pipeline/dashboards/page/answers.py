@@ -20,7 +20,7 @@ from connectors.process.leaving import aside
 from pipeline.clickhouse.client import Connection, moment, store_unavailable
 from pipeline.dashboards.page.question import Question
 from pipeline.dashboards.panel import Panel, used_parameters
-from pipeline.dashboards.queries import RANGE
+from pipeline.dashboards.queries import FINEST
 from schemas.settings import ClickHouse
 
 AT_ONCE = 4
@@ -33,9 +33,8 @@ SHARED_PARTS = 60
 SHARED_SECONDS = 60
 """A shared answer serves ranges as long that end up to 1/SHARED_PARTS of it, or SHARED_SECONDS, later."""
 KEPT = 256
+"""Answers; what was asked longest ago leaves first."""
 MAX_ROWS = 50_000
-WINDOWS = f"SELECT seconds FROM finest({RANGE})"
-"""Length of the windows from which the views `*_series` read a range."""
 LIMITS = {"max_result_rows": MAX_ROWS, "result_overflow_mode": "throw"}
 
 
@@ -140,7 +139,7 @@ class Answers:
         step = question.step
         if "step" in parameters:
             # Before a turn is taken, as this query takes one itself.
-            windows = await self.of("windows", WINDOWS, Question(question.start, question.end))
+            windows = await self.of("windows", FINEST, Question(question.start, question.end))
             seconds = windows.columns[0][0]
             step = -(-step // seconds) * seconds
         async with self._turns:

@@ -13,6 +13,7 @@ from typing import Any
 HIDING = {"store-busy", "store-unavailable"}
 """Findings that may hide others."""
 SHOWN_ON_SECONDS = 600.0
+"""How long hidden findings stay on the page."""
 FRESH_SECONDS = 20.0
 """A look keeps broker and store busy for seconds; its findings serve everybody for this long."""
 

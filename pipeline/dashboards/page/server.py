@@ -25,8 +25,8 @@ from pipeline.dashboards.page.answers import Answers
 from pipeline.dashboards.page.findings import Findings
 from pipeline.dashboards.page.question import BadQuestion, Question, parse
 from pipeline.dashboards.page.written_out import as_csv, with_values
-from pipeline.dashboards.panel import Board, Panel, used_parameters
-from pipeline.dashboards.queries import ROLE
+from pipeline.dashboards.panel import Board, Choice, Panel, used_parameters
+from pipeline.dashboards.queries import CHOICES
 from pipeline.errors import PipelineError, StoreBusy, StoreUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -44,12 +44,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-CHOICES = {
-    "model": "SELECT DISTINCT model FROM sources ORDER BY model LIMIT 1000",
-    "role": f"SELECT DISTINCT {ROLE} AS told FROM replica_roles ORDER BY told",
-    "replica": "SELECT DISTINCT replica FROM sources "
-    "WHERE (empty({model:Array(String)}) OR has({model:Array(String)}, model)) ORDER BY replica LIMIT 5000",
-}
+MOST_CHOICES: dict[Choice, int] = {"model": 1000, "role": 1000, "replica": 5000}
 
 MOST_PANELS = max(len(board.panels) for board in BOARDS)
 _PANELS = {panel.id: panel for board in BOARDS for panel in board.panels}
@@ -176,7 +171,10 @@ class Page:
     async def _choices(self, request: web.Request) -> web.Response:
         models = tuple(request.query.getall("model", []))[:200]
         question = Question(0, 1, models)
-        found = {name: await self._answers.of(name, sql, question) for name, sql in CHOICES.items()}
+        found = {
+            name: await self._answers.of(name, f"{sql} LIMIT {MOST_CHOICES[name]}", question)
+            for name, sql in CHOICES.items()
+        }
         return _json({name: answer.columns[0] if answer.columns else [] for name, answer in found.items()})
 
     async def _found(self, _request: web.Request) -> web.Response:
@@ -265,11 +263,9 @@ def _json(value: Any) -> web.Response:
 
 
 def _login_page(problem: str = "", status: int = 200) -> web.Response:
-    text = (STATIC / "login.html").read_text("utf-8")
-    told = f'<p class="problem" role="alert">{problem}</p>' if problem else ""
-    return web.Response(
-        text=text.replace("<!-- problem -->", told), content_type="text/html", status=status, headers=NOT_KEPT
-    )
+    shown = f'<p class="problem" role="alert">{problem}</p>' if problem else ""
+    text = (STATIC / "login.html").read_text("utf-8").replace("<!-- problem -->", shown)
+    return web.Response(text=text, content_type="text/html", status=status, headers=NOT_KEPT)
 
 
 def _problem(status: int, text: str, *, busy: bool = False) -> web.Response:

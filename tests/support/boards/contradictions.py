@@ -262,7 +262,7 @@ def _held(rows: list[Row]) -> dict[tuple[Any, str], float]:
     """Return the tokens of each time and medium, whatever is said of how exact they are."""
     found: defaultdict[tuple[Any, str], float] = defaultdict(float)
     for row in rows:
-        medium = row["medium"].lstrip("≤≥≈ ").removesuffix(", as far as told")
+        medium = row["medium"].lstrip("≤≥≈ ").removesuffix(", as far as known")
         found[row["time"], medium] += row["tokens"] or 0
     return found
 

@@ -218,8 +218,8 @@ def test_a_role_chooses_the_replicas_that_have_it(filled: RunSql) -> None:
         return [row[0] for row in found]
 
     assert replicas("decode") == ["a"]
-    assert replicas("not told") == ["b"]
-    assert replicas("decode", "not told") == replicas() == ["a", "b"]
+    assert replicas("not known") == ["b"]
+    assert replicas("decode", "not known") == replicas() == ["a", "b"]
     assert replicas("prefill") == replicas("decode", replica=["b"]) == []
     lives = filled("replica-lives", PANELS["replica-lives"].sql, role=["decode"])
     assert [row[lives.column_names.index("role")] for row in lives.result_rows] == ["decode"]

@@ -158,7 +158,7 @@ def test_what_is_held_counts_once_and_fits(hybrid: Shown) -> None:
     assert {(row["medium"], row["tokens"]) for row in hybrid.panel("fleet-occupancy")} == {
         ("≈ gpu", 3840.0 + 1600.0),
         ("≥ disk", 80.0),
-        ("≥ cpu, as far as told", 1600.0),
+        ("≥ cpu, as far as known", 1600.0),
     }
     of_a = hybrid.panel("replica-occupancy", replica=["a"])
     assert {row["medium"] for row in of_a} == {"≤ gpu", "≥ cpu"}

@@ -471,7 +471,7 @@ def test_the_choices_are_the_models_and_their_replicas(filled: RunSql) -> None:
     assert choices("model") == ["m"]
     assert choices("replica") == choices("replica", model=["m"]) == ["a", "b"]
     assert choices("replica", model=["other"]) == []
-    assert choices("role") == ["decode", "not told"]
+    assert choices("role") == ["decode", "not known"]
 
 
 def test_marks_have_a_time_and_a_text(filled: RunSql) -> None:
