@@ -37,41 +37,24 @@ class Groups(msgspec.Struct, frozen=True):
 
 def compiled(alerts: tuple[Alert, ...], process_alerts: tuple[ProcessAlert, ...]) -> Groups:
     """Return the rules; an alert without PromQL has none, because only the tables know its figure."""
-    return Groups(
-        [
-            Group("kvlens-fleet", [_of_the_fleet(alert) for alert in alerts if alert.metrics]),
-            Group("kvlens-processes", [_of_a_process(alert) for alert in process_alerts]),
-        ]
-    )
+    of_the_fleet = [
+        _rule_of(alert, alert.metrics, alert.runbook, description=alert.description)
+        for alert in alerts
+        if alert.metrics
+    ]
+    of_processes = [_rule_of(alert, alert.expression, alert.id) for alert in process_alerts]
+    return Groups([Group("kvlens-fleet", of_the_fleet), Group("kvlens-processes", of_processes)])
 
 
-def _of_the_fleet(alert: Alert) -> Rule:
+def _rule_of(alert: Alert | ProcessAlert, expression: str, runbook: str, **more: str) -> Rule:
+    """Return the rule; `runbook` is an anchor there, and the chart turns its place into `runbook_url`."""
     return Rule(
         alert=_name(alert.id),
-        expr=alert.metrics,
+        expr=expression,
         for_=f"{alert.for_minutes}m",
         labels={"severity": alert.severity, "service": "kvlens"},
-        annotations={
-            "summary": alert.title,
-            "description": alert.description,
-            "runbook": _runbook(alert.runbook),
-        },
+        annotations={"summary": alert.title, **more, "runbook": f"{RUNBOOK}#{runbook}"},
     )
-
-
-def _of_a_process(alert: ProcessAlert) -> Rule:
-    return Rule(
-        alert=_name(alert.id),
-        expr=alert.expression,
-        for_=f"{alert.for_minutes}m",
-        labels={"severity": alert.severity, "service": "kvlens"},
-        annotations={"summary": alert.title, "runbook": _runbook(alert.id)},
-    )
-
-
-def _runbook(anchor: str) -> str:
-    """Return where the section is in the repository; the chart turns it into an address, `runbook_url`."""
-    return f"{RUNBOOK}#{anchor}"
 
 
 def _name(identifier: str) -> str:
