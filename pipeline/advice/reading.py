@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from clickhouse_connect.driver.client import Client
 
-_WINDOW = 10
+from pipeline.clickhouse.grains import TEN_SECONDS
+
 _LATE_SECONDS = 3
 """Usually, the rows of a window are there at most this long after its end."""
 
@@ -75,17 +76,13 @@ class Advice(msgspec.Struct, frozen=True):
 
 def latest_range(now: float, seconds: int) -> tuple[int, int]:
     """Return a range of `seconds` that ends with the newest window whose rows should be there."""
-    end = int((now - _LATE_SECONDS) // _WINDOW * _WINDOW)
+    end = int((now - _LATE_SECONDS) // TEN_SECONDS.length * TEN_SECONDS.length)
     return end - seconds, end - 1
 
 
 def read_advice(client: Client, database: str, start: int, end: int, models: Sequence[str] = ()) -> Advice:
     """Return the answer and the findings; no `models` means all."""
-    parameters: dict[str, Any] = {
-        "from": start,
-        "to": end,
-        "model": list(models),
-    }
+    parameters: dict[str, Any] = {"from": start, "to": end, "model": list(models)}
     rows = list(client.query(_BRIEFING.format(database=database), parameters=parameters).named_results())
     return Advice(
         start,

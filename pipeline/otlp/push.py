@@ -28,7 +28,8 @@ TIMEOUT_SECONDS = 10.0
 """Seconds for a range, including the exporter's own retries."""
 
 _log = structlog.get_logger(__name__)
-# The exporter also returns its failures, and our own warning below says why.
+# The exporter also returns its failures, and our own warning below says why; nothing else in a process of
+# ours uses this logger.
 logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
 
 
@@ -78,18 +79,18 @@ class Push:
         try:
             families = [*(await self._figures()).collect()]
         except StoreUnavailable as error:
-            self._tell("no_figures", str(error))
+            self._record("no_figures", str(error))
             return
         end = range_end(families)
         if end is None or end <= self._settled:
             return
         if self._sending is not None and not self._sending.done():
-            self._tell("slow", "it still answers what was sent before")
+            self._record("slow", "it still answers what was sent before")
             return
         sent = await self._sent(metrics_data(families, self._resource))
         if sent.settled:
             self._settled = end
-        self._tell(sent.outcome, sent.reason)
+        self._record(sent.outcome, sent.reason)
 
     async def _sent(self, data: MetricsData) -> Sent:
         self._session.begin()
@@ -99,7 +100,7 @@ class Push:
             return Sent("slow", f"no whole answer in {self._timeout:g} s", settled=False)
         return judged(self._session.answer, self._session.failure, self._timeout)
 
-    def _tell(self, outcome: OtlpOutcome, reason: str) -> None:
+    def _record(self, outcome: OtlpOutcome, reason: str) -> None:
         self._exports.labels(outcome).inc()
         if outcome == "accepted":
             if self._failing:

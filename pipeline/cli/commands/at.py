@@ -61,26 +61,26 @@ def at(
 
     first = asyncio.run(past(settings, moment))
     second = asyncio.run(past(settings, against)) if against is not None else None
-    told = _told(first, second, moment)
+    answer = _answer(first, second, moment)
     if hashes:
-        told["holders"] = _holders(first, moment, model, hashes)
+        answer["holders"] = _holders(first, moment, model, hashes)
         if second is not None and against is not None:
-            told["holders_against"] = _holders(second, against, model, hashes)
+            answer["holders_against"] = _holders(second, against, model, hashes)
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(answer))
         return
-    reach = told["whole_from"]
+    reach = answer["whole_from"]
     click.echo(f"{first.records:,} records of the log lead to {_shown(moment)}")
     if reach is not None:
         click.echo(f"the log reaches back to {_shown(reach)}: what was stored before is not known")
-    _print(told["held"])
+    _print(answer["held"])
     for name in ("holders", "holders_against"):
-        if name in told:
+        if name in answer:
             click.echo(f"\n{name.replace('_', ', ')}:")
-            _print(told[name])
+            _print(answer[name])
 
 
-def _told(first: Past, second: Past | None, moment: float) -> dict[str, Any]:
+def _answer(first: Past, second: Past | None, moment: float) -> dict[str, Any]:
     """Return what each source held on each medium, and how that changed."""
     trust = {(one.replica, one.dp_rank): one.trust for one in first.index.replicas(moment)}
     counts, then = _counts(first, moment), first.held()

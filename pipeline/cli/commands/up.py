@@ -25,8 +25,9 @@ from pipeline.cli.terminal import width
 _CHECK_SECONDS = 0.2
 _RANGE_SECONDS = 3600
 _ASKED_SECONDS = 30.0
-_TOLD_SECONDS = 600.0
-"""How often the terminal shows the advice."""
+"""How often the store is asked for the advice."""
+_SHOWN_SECONDS = 600.0
+"""How often the terminal shows it."""
 
 
 @click.command(
@@ -72,13 +73,13 @@ def up(config: Path | None, data_dir: Path) -> None:
             with stopped_by_signals(stop):
                 click.echo("running; Ctrl-C stops it")
                 watch = AdviceWatch(stack.settings.clickhouse, _RANGE_SECONDS, _ASKED_SECONDS)
-                told = -_TOLD_SECONDS
+                shown_at = -_SHOWN_SECONDS
                 while not stopping:
                     time.sleep(_CHECK_SECONDS)
                     supervisor.check()
                     advice = watch.latest
-                    if advice is not None and advice.answer and time.monotonic() - told >= _TOLD_SECONDS:
-                        told = time.monotonic()
+                    if advice is not None and advice.answer and time.monotonic() - shown_at >= _SHOWN_SECONDS:
+                        shown_at = time.monotonic()
                         lines = as_text(advice, width(), stack.urls["page"])
                         click.echo("\n".join(["", *map(printable, lines)]))
             watch.close()

@@ -10,10 +10,11 @@ from collections.abc import Callable
 import prometheus_client
 
 from connectors.process.registry import Registry
+from pipeline.clickhouse.grains import TEN_SECONDS
 from pipeline.dashboards.fleet_metrics.families import (
     ADVICE,
     BLOCKS,
-    CAUSE_TOKENS,
+    COLUMN_OF_CAUSE,
     COSTS,
     FAMILIES,
     FILLS,
@@ -42,8 +43,9 @@ FRESH_SECONDS = 10.0
 ADVICE_SECONDS = 60.0
 """Advice is the most expensive answer, and its range moves once a minute: an answer is kept this long. So is
 a failure: most are of a store that has too much to do, which must not be asked again every few seconds."""
-MODELS = 50
-REPLICA_SERIES = 200
+MOST_MODELS = 50
+MOST_REPLICAS = 200
+"""What is beyond is added up as `others`."""
 HIT_KINDS = ("actual", "own_ideal", "ideal")
 
 
@@ -74,13 +76,13 @@ class FleetMetrics:
         if newest:
             end = (max(int(str(at)) for _, at in newest) - SETTLED_SECONDS) // 60 * 60
             # `end` itself is excluded: windows are selected by their start, findings by the second.
-            question = Question(end - RANGE_SECONDS, end - 10)
+            question = Question(end - RANGE_SECONDS, end - TEN_SECONDS.length)
             seconds = question._replace(end=end - 1)
             answers = await asyncio.gather(
                 *(self._tried(family, seconds if family is ADVICE else question) for family in FAMILIES)
             )
             tables = dict(zip(FAMILIES, answers, strict=True))
-        return _told(newest, tables, end)
+        return _gauges_of(newest, tables, end)
 
     async def _asked(self, family: Family, question: Question) -> list[tuple[object, ...]]:
         answer = await self._answers.of(f"fleet-metrics-{family.name}", family.sql, question)
@@ -100,14 +102,14 @@ class FleetMetrics:
         return rows
 
 
-def _told(
+def _gauges_of(
     newest: list[tuple[object, ...]], tables: dict[Family, list[tuple[object, ...]] | None], end: int
 ) -> Registry:
     registry = _Gauges()
     streams = tables.get(STREAMS) or []
     # If the streams are not known, rank the models that have rows.
     counted = [(str(model), int(str(count))) for model, _, count in streams]
-    kept = kept_models(counted or [(str(model), 1) for model, _ in newest], MODELS)
+    kept = kept_models(counted or [(str(model), 1) for model, _ in newest], MOST_MODELS)
     named = {str(row[0]) for rows in (newest, streams) for row in rows}
     registry.set(Fleet.folded, len(named - set(kept)), "model")
     for model, at in newest:
@@ -119,7 +121,7 @@ def _told(
     for family, rows in tables.items():
         registry.set(Fleet.answered, 0 if rows is None else 1, family.name)
         if rows is not None:
-            _TELL[family](registry, summed(rows, family.labels, kept))
+            _SETTERS[family](registry, summed(rows, family.labels, kept))
     return registry.registry
 
 
@@ -144,7 +146,7 @@ def _streams(gauges: _Gauges, sums: Sums) -> None:
 
 def _fills(gauges: _Gauges, sums: Sums) -> None:
     for (model,), tokens in sums.items():
-        for cause, count in zip(CAUSE_TOKENS, tokens, strict=True):
+        for cause, count in zip(COLUMN_OF_CAUSE, tokens, strict=True):
             gauges.set(Fleet.filled, (count or 0.0) / RANGE_SECONDS, model, cause)
 
 
@@ -156,8 +158,8 @@ def _hits(gauges: _Gauges, sums: Sums) -> None:
 
 
 def _replicas(gauges: _Gauges, sums: Sums) -> None:
-    gauges.set(Fleet.folded, max(0, len(sums) - REPLICA_SERIES), "replica")
-    for labels, (tokens,) in kept_replicas(sums, REPLICA_SERIES).items():
+    gauges.set(Fleet.folded, max(0, len(sums) - MOST_REPLICAS), "replica")
+    for labels, (tokens,) in kept_replicas(sums, MOST_REPLICAS).items():
         gauges.set(Fleet.replica_avoidable, (tokens or 0.0) / RANGE_SECONDS, *labels)
 
 
@@ -203,7 +205,7 @@ def _advice(gauges: _Gauges, sums: Sums) -> None:
         gauges.set(Fleet.advice, tokens, *labels)
 
 
-_TELL: dict[Family, Callable[[_Gauges, Sums], None]] = {
+_SETTERS: dict[Family, Callable[[_Gauges, Sums], None]] = {
     STREAMS: _streams,
     FILLS: _fills,
     HITS: _hits,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from pipeline.dashboards.queries import MAIN_GROUPS, RANGE, SERIES
 from pipeline.fleet.causes import FILL_CAUSES
 
-CAUSE_TOKENS = {cause: f"{cause}_tokens" for cause in FILL_CAUSES}
-CAUSE_TOKENS |= {
+COLUMN_OF_CAUSE = {cause: f"{cause}_tokens" for cause in FILL_CAUSES}
+COLUMN_OF_CAUSE |= {
     "peer": "routable_peer_tokens",
     "evicted_elsewhere": "keepable_elsewhere_tokens",
     "at_receivers": "at_receivers_tokens",
@@ -52,7 +52,7 @@ GROUP BY model, trust""",
 FILLS = Family(
     "fills",
     f"""
-SELECT model, {", ".join(f"sum({tokens}) AS {cause}" for cause, tokens in CAUSE_TOKENS.items())}
+SELECT model, {", ".join(f"sum({tokens}) AS {cause}" for cause, tokens in COLUMN_OF_CAUSE.items())}
 FROM fills_series({SERIES})
 WHERE {MAIN_GROUPS}
 GROUP BY model""",
