@@ -2,7 +2,8 @@
 
 A recording holds neither the connector's notices nor offsets, and does not show what was lost on the way to
 the log. So only occupancy and flow are compared, in windows that were over when the recording ended, and as
-long as the recording has every batch of an engine session from its beginning.
+long as the recording has every batch of an engine session from its beginning. A source without such a window
+is compared with nothing; only `left_out` of the findings says so.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.verify.findings import Difference, Findings
+from pipeline.verify.findings import Findings, difference
 from pipeline.verify.replica import expected
 from pipeline.verify.replica.source import SourceRecount
 from pipeline.verify.store import StoredTables
@@ -64,28 +65,14 @@ def _recount(
 def _compare(
     rows: list[OccupancyRow | FlowRow], found: Iterable[OccupancyRow | FlowRow], findings: Findings
 ) -> None:
-    has = {_key(row): row for row in found}
     covered: set[datetime] = {row.window for row in rows}
     wanted = {_key(row): row for row in rows}
-    for key, row in wanted.items():
+    has = {_key(row): row for row in found if row.window in covered}
+    for key, row in {**wanted, **has}.items():
         findings.compared[row.TABLE] += 1
-        other = has.get(key)
-        figures, theirs = _figures(row), {} if other is None else _figures(other)
-        columns = [column for column in figures if figures[column] != theirs.get(column)]
-        if columns:
-            findings.differ(
-                Difference(
-                    row.TABLE,
-                    _named(row),
-                    "missing" if other is None else "differs",
-                    {column: figures[column] for column in columns},
-                    {column: theirs[column] for column in columns if column in theirs},
-                )
-            )
-    for key, row in has.items():
-        if key not in wanted and row.window in covered:
-            findings.compared[row.TABLE] += 1
-            findings.differ(Difference(row.TABLE, _named(row), "unexpected", {}, _figures(row)))
+        one, other = (None if each is None else _figures(each) for each in (wanted.get(key), has.get(key)))
+        if one != other:
+            findings.differ(difference(row.TABLE, _named(row), one, other))
 
 
 def _named(row: OccupancyRow | FlowRow) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from datetime import datetime
 import msgspec
 
 from pipeline.verify import times
-from pipeline.verify.findings import Difference, Findings, Kind
-from pipeline.verify.keys import named, unequal
-from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
+from pipeline.verify.findings import Findings, outside
+from pipeline.verify.keys import unequal
 from schemas.choices import FIRST_WINS, ChoiceRecord
 from schemas.fleet_rows import ChoiceRow
 
@@ -46,34 +45,20 @@ class ChoicesCheck:
     def finish(self, end: int) -> None:
         """Compare, once all records before `end` were processed."""
         for key, row in self._found.items():
-            offset = FIRST_WINS - row.version
-            if offset >= end:
-                self._findings.left_out[TOO_NEW] += 1
-            elif offset < self._begin:
-                self._findings.left_out[BEFORE_THE_BEGINNING] += 1
+            if why := outside(FIRST_WINS - row.version, self._begin, end):
+                self._findings.left_out[why] += 1
             else:
                 self._compare(self._expected.get(key), row)
         for key, row in self._expected.items():
             if key not in self._found and FIRST_WINS - row.version < self._committed:
-                self._absent(row)
+                self._findings.lacking(row, msgspec.structs.asdict(row), self._oldest)
 
     def _compare(self, row: ChoiceRow | None, found: ChoiceRow) -> None:
         self._findings.compared[found.TABLE] += 1
         if row is None:
-            self._differ("unexpected", found, {}, msgspec.structs.asdict(found))
-        elif columns := unequal(row, found):
-            wanted, has = ({name: getattr(one, name) for name in columns} for one in (row, found))
-            self._differ("differs", found, wanted, has)
-
-    def _absent(self, row: ChoiceRow) -> None:
-        if row.time < self._oldest:
-            self._findings.left_out[EXPIRED] += 1
-            return
-        self._findings.compared[row.TABLE] += 1
-        self._differ("missing", row, msgspec.structs.asdict(row), {})
-
-    def _differ(self, kind: Kind, row: ChoiceRow, wanted: dict[str, object], has: dict[str, object]) -> None:
-        self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+            self._findings.row_differs("unexpected", found, {}, msgspec.structs.asdict(found))
+        else:
+            self._findings.columns_differ(row, found, unequal(row, found))
 
 
 def choice_key(row: ChoiceRow) -> _Key:
@@ -82,6 +67,6 @@ def choice_key(row: ChoiceRow) -> _Key:
 
 
 def _row(offset: int, record: ChoiceRecord) -> ChoiceRow:
-    told = msgspec.structs.asdict(record)
+    fields = msgspec.structs.asdict(record)
     changed = {"time": times.moment(record.time), "not_judged": record.not_judged or ""}
-    return ChoiceRow(**{**told, **changed, "version": FIRST_WINS - offset})
+    return ChoiceRow(**{**fields, **changed, "version": FIRST_WINS - offset})

@@ -13,9 +13,16 @@ import msgspec
 
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.choices import choice_key
-from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.findings import (
+    BEFORE_THE_BEGINNING,
+    EXPIRED,
+    TOO_NEW,
+    Difference,
+    Findings,
+    Kind,
+    outside,
+)
 from pipeline.verify.keys import RowKey, key_of, named, unequal
-from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
 from pipeline.verify.times import EPOCH
 from schemas.choices import FIRST_WINS
 from schemas.figures import FIGURES, time_of
@@ -58,9 +65,7 @@ class Committed(NamedTuple):
 
     def why_not(self, offset: int, at: datetime) -> str | None:
         """Return why the figure of a row need not be committed; it is of time `at` and rests on `offset`."""
-        if offset >= self.end:
-            return TOO_NEW
-        return BEFORE_THE_BEGINNING if offset < self.begin or at < self.since else None
+        return outside(offset, self.begin, self.end) or (BEFORE_THE_BEGINNING if at < self.since else None)
 
 
 class AgentsCommitted(NamedTuple):

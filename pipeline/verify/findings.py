@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from operator import eq
 from typing import Any, Literal
 
+from pipeline.verify.keys import named
+
 KEPT = 20
 """Differences kept for each table."""
+BEFORE_THE_BEGINNING = "the log no longer has all that came before"
+TOO_NEW = "rests on records that came after the comparison had begun"
+EXPIRED = "so old that the table may have dropped it"
 
 Kind = Literal["differs", "missing", "older", "unexpected"]
 """differs: a column is wrong. missing: there is no such row. older: the row rests on fewer records than were
@@ -48,6 +53,11 @@ def difference(
     return Difference(table, key, kind, expected, found)
 
 
+def outside(offset: int, begin: int, end: int) -> str | None:
+    """Return why what rests on the record at `offset` cannot be compared with those from `begin` to `end`."""
+    return TOO_NEW if offset >= end else BEFORE_THE_BEGINNING if offset < begin else None
+
+
 @dataclass
 class Findings:
     """What a comparison found."""
@@ -79,6 +89,32 @@ class Findings:
         if self._kept_of[difference.table] < KEPT:
             self._kept_of[difference.table] += 1
             self.kept.append(difference)
+
+    def row_differs(self, kind: Kind, row: Any, wanted: dict[str, Any], has: dict[str, Any]) -> None:
+        """Count a row that is not as the log says; the values are those of `Difference`."""
+        self.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+
+    def columns_differ(self, row: Any, found: Any, columns: Collection[str]) -> None:
+        """Count a row in which these columns differ, if any do."""
+        if columns:
+            wanted, has = ({column: getattr(one, column) for column in columns} for one in (row, found))
+            self.row_differs("differs", found, wanted, has)
+
+    def lacking(
+        self, row: Any, columns: dict[str, Any], oldest: datetime, version_found: int | None = None
+    ) -> None:
+        """Count a row that the tables lack, or have only in an older version; before `oldest` it may be gone.
+
+        `columns`: what to say of it if there is none.
+        """
+        at = getattr(row, "window", None) or getattr(row, "time", None)
+        if at is not None and at < oldest:
+            self.left_out[EXPIRED] += 1
+        elif version_found is None:
+            self.compared[row.TABLE] += 1
+            self.row_differs("missing", row, columns, {})
+        else:
+            self.row_differs("older", row, {"version": row.version}, {"version": version_found})
 
     def begins(self, table: str, window: datetime) -> None:
         """Note that rows of a partition are compared from this window on."""

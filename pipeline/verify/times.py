@@ -10,6 +10,8 @@ from schemas.settings import Worker
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 WINDOW = 10
 """Seconds."""
+CARRIED_AT_ONCE = 360
+"""Windows of a pause that get rows: the last ones; the earlier ones get none."""
 
 
 def window_of(at: float) -> int:

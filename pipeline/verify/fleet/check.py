@@ -14,19 +14,18 @@ import msgspec
 
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
-from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.findings import BEFORE_THE_BEGINNING, TOO_NEW, Findings
 from pipeline.verify.fleet import expected
 from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.expected import FleetRow
 from pipeline.verify.fleet.recount import Fills, FleetRecount
-from pipeline.verify.keys import RowKey, key_of, named, unequal
-from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, CARRIED_AT_ONCE, EXPIRED, TOO_NEW
+from pipeline.verify.keys import RowKey, key_of, unequal
 from schemas.fleet_rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
 from schemas.residency import ResidencyRecord
 from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet, Worker
 
-_Told = tuple[FillsRow | CapacityCurveRow, Fills]
+_RowAndFills = tuple[FillsRow | CapacityCurveRow, Fills]
 """A row, and what it is made from."""
 _NOT_COMPARED = ("trust",)
 """Columns of rows about several sources: their trust is that of the moment at which the row was written."""
@@ -79,7 +78,7 @@ class ShardCheck:
         """Rows of this kind in the tables, one for each source."""
         for row in found:
             self._version_found[key_of(row)] = row.version
-            if row.version < written.begin or not self._told(row):
+            if row.version < written.begin or not self._known(row):
                 findings.left_out[BEFORE_THE_BEGINNING] += 1
                 continue
             self._of_version.setdefault(row.version, []).append(row)
@@ -131,9 +130,12 @@ class ShardCheck:
                 else:
                     self._compare(None, found)
         for key, row in self._required.items():
-            self._absent(row, self._version_found.get(key))
+            self._lacking(row, self._version_found.get(key))
 
-    def _told(self, row: FleetRow) -> bool:
+    def _lacking(self, row: FleetRow, version_found: int | None) -> None:
+        self._findings.lacking(row, msgspec.structs.asdict(row), self._written.oldest, version_found)
+
+    def _known(self, row: FleetRow) -> bool:
         """Return whether the log suffices for such a row of this window."""
         if isinstance(row, HashGroupRow):
             return self._beginning.whole
@@ -142,10 +144,10 @@ class ShardCheck:
 
     def _require(self, row: FleetRow) -> None:
         """Note a row that the tables must have, unless they have it or a newer version."""
-        if self._told(row) and self._version_found.get(key_of(row), -1) < row.version:
+        if self._known(row) and self._version_found.get(key_of(row), -1) < row.version:
             self._required[key_of(row)] = row
 
-    def _fills(self) -> Iterator[_Told]:
+    def _fills(self) -> Iterator[_RowAndFills]:
         """Yield the rows that the last record changed, and what they are made from."""
         for of in self.recount.touched:
             fills = self.recount.fills[of]
@@ -191,15 +193,14 @@ class ShardCheck:
         for row in self.recount.hash_groups.rows(self._shard, self.recount.offset):
             found = self._hash_groups.get(key_of(row))
             if found is None:
-                self._findings.compared[row.TABLE] += 1
-                self._differ("missing", row, msgspec.structs.asdict(row), {})
+                self._lacking(row, None)
             elif found.version < self._written.committed and unequal(row, found) not in ([], ["version"]):
-                self._differ("older", row, {"version": row.version}, {"version": found.version})
+                self._lacking(row, found.version)
 
     def _window_over(self, window: int, next_window: int) -> None:
         self._prefixes_of(window)
         if not self._stood_at_commit:
-            for number in range(max(window, next_window - CARRIED_AT_ONCE), next_window):
+            for number in range(max(window, next_window - times.CARRIED_AT_ONCE), next_window):
                 for row in self._redundancy(number):
                     self._require(row)
 
@@ -238,40 +239,26 @@ class ShardCheck:
     def _compare(self, row: FleetRow | None, found: FleetRow) -> None:
         self._findings.compared[found.TABLE] += 1
         if row is None:
-            self._differ("unexpected", found, {}, {"version": found.version})
+            self._findings.row_differs("unexpected", found, {}, {"version": found.version})
             return
         if isinstance(row, HotPrefixRow) and isinstance(found, HotPrefixRow):
             row = _as_far_as_known(row, found)
         columns = unequal(row, found)
         if isinstance(row, (RedundancyRow, HotPrefixRow)):
             columns = [column for column in columns if column not in _NOT_COMPARED]
-        if columns:
-            wanted, has = msgspec.structs.asdict(row), msgspec.structs.asdict(found)
-            self._differ("differs", row, {c: wanted[c] for c in columns}, {c: has[c] for c in columns})
+        self._findings.columns_differ(row, found, columns)
 
-    def _compare_fills(self, told: _Told | None, found: FleetRow) -> None:
-        if told is None:
+    def _compare_fills(self, of_log: _RowAndFills | None, found: FleetRow) -> None:
+        if of_log is None:
             self._compare(None, found)
             return
-        row, fills = told
+        row, fills = of_log
         if fills.early:
             self._findings.left_out[BEFORE_THE_BEGINNING] += 1
         elif isinstance(row, FillsRow) and isinstance(found, FillsRow):
-            self._compare(_as_far_as_told(row, found, fills), found)
+            self._compare(_with_unknown_of(row, found, fills), found)
         else:
             self._compare(row, found)
-
-    def _absent(self, row: FleetRow, version_found: int | None) -> None:
-        if not isinstance(row, HashGroupRow) and row.window < self._written.oldest:
-            self._findings.left_out[EXPIRED] += 1
-        elif version_found is None:
-            self._findings.compared[row.TABLE] += 1
-            self._differ("missing", row, msgspec.structs.asdict(row), {})
-        else:
-            self._differ("older", row, {"version": row.version}, {"version": version_found})
-
-    def _differ(self, kind: Kind, row: FleetRow, wanted: dict[str, object], has: dict[str, object]) -> None:
-        self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
 
 
 def _compared_from(beginning: Beginning, losses_known_from: float) -> dict[type[FleetRow], int]:
@@ -284,7 +271,7 @@ def _compared_from(beginning: Beginning, losses_known_from: float) -> dict[type[
     return {RedundancyRow: held, FillsRow: lost, CapacityCurveRow: lost, HotPrefixRow: chained}
 
 
-def _as_far_as_told(row: FillsRow, found: FillsRow, fills: Fills) -> FillsRow:
+def _with_unknown_of(row: FillsRow, found: FillsRow, fills: Fills) -> FillsRow:
     """Return the row, with as many fills unknown instead of cold as the one found has, if that is possible:
     the log does not show whether the source was taken to hash differently."""
     most = fills.cold_or_unknown

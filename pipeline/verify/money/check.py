@@ -56,12 +56,8 @@ def check_money(
             if not _equal(wanted.get(key), first.get(key)):
                 findings.late[VIEW, CHANGING] += 1
             else:
-                named, one, other = (
-                    {"from": start, **key._asdict()},
-                    _figures(wanted, key),
-                    _figures(has, key),
-                )
-                findings.differ(difference(VIEW, named, one, other, _same))
+                named = {"from": start, **key._asdict()}
+                findings.differ(difference(VIEW, named, _figures(wanted, key), _figures(has, key), _same))
 
 
 def _looked(tables: StoredTables, start: datetime) -> tuple[_Costs, _Costs, int]:

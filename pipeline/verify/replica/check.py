@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from pipeline.verify import times
-from pipeline.verify.findings import Difference, Findings, Kind
+from pipeline.verify.findings import BEFORE_THE_BEGINNING, Findings, outside
 from pipeline.verify.keys import RowKey, key_of, named, unequal
 from pipeline.verify.replica import expected
 from pipeline.verify.replica.expected import ReplicaRow
@@ -25,13 +26,8 @@ from schemas.events import EngineCounters, EventsRecord, Opened, is_kept_once
 from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, SourceRow, StreamHealthRow
 from schemas.settings import Worker
 
-CARRIED_AT_ONCE = 360
-"""Windows of a pause between two batches that get rows: the last ones; the earlier ones get none."""
 WINDOWS_TO_FORGET = 6
 """Windows after a session of unknown beginning in which late batches of it may have counted."""
-BEFORE_THE_BEGINNING = "the log no longer has all that came before"
-TOO_NEW = "rests on records that came after the comparison had begun"
-EXPIRED = "so old that the table may have dropped it"
 _NOT_KNOWN_LATE = frozenset({"store_only", "trust", "trust_since"})
 """Columns that may depend on sessions which the log no longer has."""
 
@@ -93,13 +89,13 @@ class SourceCheck:
         """Whether the source was forgotten and has had no record since."""
         self._carried_to = -1
         self._idle_windows = int(worker.idle_carry_seconds // times.WINDOW)
-        self._listen()
+        self._set_callbacks()
 
     def _recount_anew(self) -> None:
         self.recount = SourceRecount(self.recount.replica, self.recount.dp_rank, self._worker)
-        self._listen()
+        self._set_callbacks()
 
-    def _listen(self) -> None:
+    def _set_callbacks(self) -> None:
         self.recount.on_version_over = self._version_over
         self.recount.on_window_closed = self._window_closed
         self.recount.on_windows_empty = self._windows_empty
@@ -159,15 +155,14 @@ class SourceCheck:
         self._stand_at_commit()
         self._version_over()
         for version, rows in self._of_version.items():
+            why = outside(version, begin, end)
             for found in rows:
-                if version >= end:
-                    self._findings.left_out[TOO_NEW] += 1
-                elif version < begin:
-                    self._findings.left_out[BEFORE_THE_BEGINNING] += 1
+                if why:
+                    self._findings.left_out[why] += 1
                 else:
                     self._compare(None, found)
         for key, row in self._required.items():
-            self._absent(row, self._version_found.get(key))
+            self._findings.lacking(row, _figures(row), self._oldest, self._version_found.get(key))
 
     # Callbacks of the recount
 
@@ -178,7 +173,7 @@ class SourceCheck:
         if self._known_from is None and self.recount.life.incarnation in self._begun:
             # The open window of the session before, and what it left behind there, are unknown.
             self._known_from = first + WINDOWS_TO_FORGET
-        for window in range(max(first, next_window - CARRIED_AT_ONCE), next_window):
+        for window in range(max(first, next_window - times.CARRIED_AT_ONCE), next_window):
             self._final(expected.carried_window(self.recount, window))
 
     def _life_over(self) -> None:
@@ -187,7 +182,7 @@ class SourceCheck:
         self._two_sizes_counted = {where for where, pool in pools if isinstance(pool, TwoSizes)}
 
     def _never_reached(self, first: int, last: int) -> None:
-        for window in range(max(first, last - CARRIED_AT_ONCE), last + 1):
+        for window in range(max(first, last - times.CARRIED_AT_ONCE), last + 1):
             self._final([expected.health(self.recount, window, carried=True)])
 
     def _counters(self, said: EngineCounters, at: float) -> None:
@@ -271,7 +266,7 @@ class SourceCheck:
             return
         self._findings.compared[found.TABLE] += 1
         if row is None:
-            self._differ("unexpected", found, {}, {"version": found.version})
+            self._findings.row_differs("unexpected", found, {}, {"version": found.version})
             return
         columns = unequal(row, found)
         if not self._whole:
@@ -286,24 +281,7 @@ class SourceCheck:
                 if not row.capacity_bytes:
                     unknown.add("capacity_bytes")
             columns = [column for column in columns if column not in unknown]
-        if columns:
-            values = msgspec.structs.asdict(found)
-            self._differ(
-                "differs", row, {c: getattr(row, c) for c in columns}, {c: values[c] for c in columns}
-            )
-
-    def _absent(self, row: ReplicaRow, version_found: int | None) -> None:
-        moment = getattr(row, "window", None) or getattr(row, "time", None)
-        if moment is not None and moment < self._oldest:
-            self._findings.left_out[EXPIRED] += 1
-        elif version_found is None:
-            self._findings.compared[row.TABLE] += 1
-            self._differ("missing", row, _figures(row), {})
-        else:
-            self._differ("older", row, {"version": row.version}, {"version": version_found})
-
-    def _differ(self, kind: Kind, row: ReplicaRow, wanted: dict[str, object], has: dict[str, object]) -> None:
-        self._findings.differ(Difference(row.TABLE, named(row), kind, wanted, has))
+        self._findings.columns_differ(row, found, columns)
 
 
 def _is_empty(row: ReplicaRow) -> bool:
@@ -313,6 +291,6 @@ def _is_empty(row: ReplicaRow) -> bool:
     return isinstance(row, OccupancyRow) and not row.entries
 
 
-def _figures(row: ReplicaRow) -> dict[str, object]:
+def _figures(row: ReplicaRow) -> dict[str, Any]:
     keys = named(row)
     return {column: value for column, value in msgspec.structs.asdict(row).items() if column not in keys}

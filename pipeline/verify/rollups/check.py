@@ -161,7 +161,8 @@ class _Rollup:
             elif key[0] in due_here:
                 why = DUE
             else:
-                self._differ(findings, key, pending.seen[0], pending.has)
+                named = dict(zip(self._key, key, strict=True))
+                findings.differ(difference(self._table, named, pending.seen[0], pending.has))
                 continue
             findings.late[self._table, why] += 1
             late += pending.seen[0] is not None
@@ -177,7 +178,3 @@ class _Rollup:
                 found = wanted if row.pop("computed") else has
                 found[tuple(row.pop(column) for column in self._key)] = row
         return wanted, has
-
-    def _differ(self, findings: Findings, key: _Key, wanted: _Columns, has: _Columns) -> None:
-        named = dict(zip(self._key, key, strict=True))
-        findings.differ(difference(self._table, named, wanted, has))

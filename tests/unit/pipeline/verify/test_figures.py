@@ -13,9 +13,8 @@ import pytest
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.against_log import Comparison
 from pipeline.verify.figures import BEFORE_THE_TOPIC, AgentsCommitted, Committed, FiguresCheck, decode_figure
-from pipeline.verify.findings import Findings
+from pipeline.verify.findings import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW, Findings
 from pipeline.verify.progress import Progress
-from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, EXPIRED, TOO_NEW
 from pipeline.verify.topic_log import Extent
 from schemas.choices import FIRST_WINS
 from schemas.fleet_rows import CapacityCurveRow, ChoiceRow

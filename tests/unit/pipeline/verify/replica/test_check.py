@@ -12,9 +12,9 @@ import pytest
 
 from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.residency.partition import PartitionState
-from pipeline.verify.findings import Findings
+from pipeline.verify.findings import BEFORE_THE_BEGINNING, TOO_NEW, Findings
 from pipeline.verify.keys import key_of
-from pipeline.verify.replica.check import BEFORE_THE_BEGINNING, TOO_NEW, SourceCheck
+from pipeline.verify.replica.check import SourceCheck
 from schemas.events import Cleared, EventsRecord, Opened, SourceStatus, Stored, Undecodable
 from schemas.rows import FlowRow, ObjectsRow, OccupancyRow, StreamHealthRow
 from schemas.settings import Worker
