@@ -10,8 +10,10 @@ import argparse
 import time
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from pipeline.cli.options import load_running
+from pipeline.dashboards.queries import RANGE
 from schemas.settings import ClickHouse, Settings
 from tests.support.boards.contradictions import contradictions
 from tests.support.boards.shown import Ask, Shown
@@ -35,24 +37,26 @@ def latest(seconds: int, now: float) -> tuple[datetime, datetime]:
 def of_store(store: ClickHouse, start: datetime, end: datetime) -> list[str]:
     """Return the contradictions of a range, both ends included.
 
-    Panels are asked again where rows of the range were written meanwhile: a busy machine writes them late.
+    Panels are asked again where what they rest on changed meanwhile: a busy machine writes rows late, and the
+    cost of a token moves with each scrape of a fleet's first minutes.
     """
     ask = runner(store, Settings(clickhouse=store))
     for _ in range(MOST_LOOKS):
-        before = _written(ask, start, end)
+        before = _rests_on(ask, start, end)
         found = contradictions(Shown(ask, start, end))
-        if not found or _written(ask, start, end) == before:
+        if not found or _rests_on(ask, start, end) == before:
             break
     return found
 
 
-def _written(ask: Ask, start: datetime, end: datetime) -> list[int]:
-    """Return the newest version of each table's rows of a range."""
+def _rests_on(ask: Ask, start: datetime, end: datetime) -> tuple[list[int], list[tuple[Any, ...]]]:
+    """Return the newest version of each table's rows of a range, and what a token costs on each replica."""
     between = {"from": start, "to": end}
     when = "window BETWEEN {from:DateTime} AND {to:DateTime}"
     newest = [f"SELECT toUInt64(max(version)) FROM {table} WHERE {when}" for table in TABLES]
-    found = [ask("written", statement, **between) for statement in newest]
-    return [one.result_rows[0][0] for one in found]
+    written = [ask("written", statement, **between).result_rows[0][0] for statement in newest]
+    costs = f"SELECT model, replica, gpu_seconds_per_token FROM prefill_rates({RANGE}) ORDER BY ALL"
+    return written, [tuple(row) for row in ask("costs", costs, **between).result_rows]
 
 
 def of_directory(directory: Path, seconds: int) -> list[str]:
