@@ -29,8 +29,8 @@ def go_on(
     `fresh`: there was no checkpoint. `markers`: how many offsets after the last record applied certainly hold
     no record. `lost` counts the records removed. Raises CheckpointAhead where the log ends before.
     """
-    if state.known_to > end:
-        raise CheckpointAhead(topic, partition, state.known_to, end)
+    if state.required_end > end:
+        raise CheckpointAhead(topic, partition, state.required_end, end)
     missing = beginning - state.next_offset
     if fresh or missing <= markers:
         state.next_offset = max(state.next_offset, beginning)

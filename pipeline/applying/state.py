@@ -78,12 +78,12 @@ class State(ABC, Generic[_Record, _Cut]):
 
     # What only some states need.
 
-    def announced(self, offset: int) -> None:
+    def note_committed(self, offset: int) -> None:
         """Learn, without a checkpoint, that a former owner committed everything before `offset`."""
         return
 
     @property
-    def known_to(self) -> int:
+    def required_end(self) -> int:
         """Return how far the log must reach: this state, or its checkpoint, rests on all records before."""
         return self.next_offset
 

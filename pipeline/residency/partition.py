@@ -15,7 +15,7 @@ from pipeline.kafka.refusal import RecordRefused, SourceName
 from pipeline.reading.numbered import Numbered, Readable, last_offset, one_by_one, said_by
 from pipeline.reading.partly_plain import PartlyPlain
 from pipeline.reading.plain_runs import PlainRun
-from pipeline.residency.checkpoint.committed import Committed
+from pipeline.residency.checkpoint.committed import AlreadyCommitted
 from pipeline.residency.checkpoint.partition_bases import PartitionBases
 from pipeline.residency.checkpoint.position import begins, read, slots_of_sources
 from pipeline.residency.checkpoint.restoring import restore
@@ -27,7 +27,7 @@ from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey, in_order, received_at
 from pipeline.residency.source import SourceResidency
 from pipeline.residency.stream.session import new_head
-from pipeline.residency.troubles import counted, troubles
+from pipeline.residency.troubles import drained, troubles
 from schemas.checkpoints import (
     BASE,
     FORMAT,
@@ -43,7 +43,7 @@ from schemas.reasons import GaveUpRepeats, LimitReason, SetAsideReason, WithoutC
 from schemas.rows import Row
 from schemas.settings import Worker
 
-SAYS_SECONDS = 0.75
+REPORT_SECONDS = 0.75
 """Log time between two reports of how far an idle partition is read. Readers that wait for the partition wait
 this much longer, and each report costs a record per shard. Less than the time from one cut to the next, so
 that every cut reports, unless cuts are more frequent."""
@@ -78,24 +78,24 @@ class PartitionState(State[Readable, Cut]):
         self._left_out: list[tuple[SourceName, Counter[LimitReason]]] = []
         """What limits kept out of forgotten sources."""
         self._saved_offset = 0
-        self._committed = Committed()
+        self._committed = AlreadyCommitted()
         self._gone: list[Forgotten] = []
         """Sources forgotten after the offset at which a worker that continues from the checkpoint begins."""
         self._leaves = False
         self._read_to = 0.0
         """Log time up to which the partition is read."""
-        self._said = 0.0
+        self._reported_to = 0.0
         """The same, as the last cut reported it."""
 
-    def announced(self, offset: int) -> None:
+    def note_committed(self, offset: int) -> None:
         """Commit nothing before this offset: another state has, but its checkpoints are lost.
 
         Changes of residency before it are not published again; rows are written again, equal.
         """
-        self._committed = Committed(offset)
+        self._committed = AlreadyCommitted(offset)
 
     @property
-    def known_to(self) -> int:
+    def required_end(self) -> int:
         """Return how far the log must reach: this state, or its checkpoint, rests on all records before."""
         return self.next_offset if self._committed.meta is None else self._committed.end
 
@@ -115,7 +115,7 @@ class PartitionState(State[Readable, Cut]):
         return events_refusal(record) if isinstance(record, EventsRecord) else None
 
     def apply(self, offset: int, record: Readable) -> None:
-        """Apply the record at `offset`, which `refusal` accepts."""
+        """Apply the record at `offset`, which `refusal` accepts: for those that have one record at a time."""
         if self._committed.meta is not None:
             self.apply_all([(offset, record)])
             return
@@ -245,11 +245,11 @@ class PartitionState(State[Readable, Cut]):
 
     def take_without_content(self) -> Counter[WithoutContent]:
         """Return how many blocks got no content hash, and why, since the last call."""
-        return counted(self.sources.values(), lambda pools: pools.shared.without_content)
+        return drained(self.sources.values(), lambda pools: pools.shared.without_content)
 
     def take_gave_up_repeats(self) -> Counter[GaveUpRepeats]:
         """Return how many pools forgot what was announced again, and why, since the last call."""
-        return counted(self.sources.values(), lambda pools: pools.shared.gave_up_repeats)
+        return drained(self.sources.values(), lambda pools: pools.shared.gave_up_repeats)
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.
@@ -272,7 +272,7 @@ class PartitionState(State[Readable, Cut]):
         forgotten, self._forgotten = self._forgotten, []
         for source in forgotten:
             rows += source.windows.take_all()
-            residency.take(source)
+            residency.add(source)
         # All that is due of a source is taken at once, while its state is in the processor's cache.
         for key, source in self.sources.items():
             source_rows = source.windows.take(heard_to)
@@ -282,27 +282,26 @@ class PartitionState(State[Readable, Cut]):
                 source.take_changes()
             elif source.unsaved or source_rows:
                 source.unsaved = False
-                residency.take(source)
+                residency.add(source)
             yield
         if committed_before:
             return Cut(self.next_offset, dirty=False, rows=rows)
         last, self._leaves = self._leaves, False
         checkpoints = yield from self._bases.cutting(now, self.next_offset, last=last)
-        says = self._read_to if self._partitions else 0.0
-        if not checkpoints and not rows and self.next_offset == self._saved_offset:
-            if says < self._said + SAYS_SECONDS:
-                return Cut(self.next_offset, dirty=False)
-            self._said = says
-            return Cut(self.next_offset, dirty=True, residency=residency.finish(says))
-        self._said = says
-        self._saved_offset = self.next_offset
-        checkpoints.append((META_KEY, _encode(self._meta())))
+        reported = self._read_to if self._partitions else 0.0
+        unchanged = not checkpoints and not rows and self.next_offset == self._saved_offset
+        if unchanged and reported < self._reported_to + REPORT_SECONDS:
+            return Cut(self.next_offset, dirty=False)
+        self._reported_to = reported
+        if not unchanged:
+            self._saved_offset = self.next_offset
+            checkpoints.append((META_KEY, _encode(self._meta())))
         return Cut(
             self.next_offset,
             dirty=True,
             rows=rows,
             checkpoints=checkpoints,
-            residency=residency.finish(says),
+            residency=residency.finish(reported),
         )
 
     def _meta(self) -> PartitionMeta:
@@ -327,7 +326,7 @@ class PartitionState(State[Readable, Cut]):
         """Begin to commit, as everything that another state has committed is applied now."""
         for source in [*self._forgotten, *self.sources.values()]:
             source.take_changes()
-        committed, self._committed = self._committed, Committed(self._committed.end)
+        committed, self._committed = self._committed, AlreadyCommitted(self._committed.end)
         self._silence = committed.applied(self.sources, self._settings.forget_seconds) or self._silence
 
     @classmethod
@@ -360,7 +359,7 @@ class PartitionState(State[Readable, Cut]):
                 raise CheckpointCorrupt("the partition", "record @meta")
             return
         position = read(meta)
-        self._committed, self._gone = Committed(position.next_offset, position), position.forgotten
+        self._committed, self._gone = AlreadyCommitted(position.next_offset, position), position.forgotten
         self.next_offset, self._saved_offset = self._committed.begins, position.next_offset
         self._load_sources(latest, position)
         if self.next_offset == position.next_offset:

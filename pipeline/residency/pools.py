@@ -222,7 +222,7 @@ class Pools:
         self._source.copies_proved = True
         self.repeatable = False
 
-    def engine_told(self) -> None:
+    def follow_engine(self) -> None:
         """Follow what the head of the source now says of its engine."""
         source, shared = self._source, self.shared
         decodes_singly = source.engine in DECODES_SINGLY

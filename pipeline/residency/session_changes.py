@@ -40,12 +40,13 @@ class PendingChanges:
         head = self._head
         changes = self._pools.take_changes()
         if changes:
-            undecided = receiving.is_open(head)
+            undecided = receiving.is_undecided(head)
             head.undecided |= undecided
             self._keep(changes, undecided=undecided)
 
     def decide(self) -> None:
-        """Let what is known now of whether the source receives KV decide the undecided changes before."""
+        """Let what is known now of whether the source receives KV decide the undecided changes so far."""
+        self.collect()
         if self._head.undecided:
             self._head.undecided = False
             self._keep([], decides=True)

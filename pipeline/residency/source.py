@@ -58,7 +58,7 @@ class SourceResidency:
     """State of one (replica, dp_rank) across the sessions of its engine.
 
     A batch is applied once: (incarnation, seq) must grow. Notices of the connector carry no seq; repeating
-    one is harmless.
+    one is harmless. Rows come out of `windows`, changes of `take_changes`; a cut of the partition takes both.
     """
 
     def __init__(self, head: SourceHead, settings: Worker, new_copies: NewCopies) -> None:
@@ -183,7 +183,7 @@ class SourceResidency:
         if record.clears_all is not None:
             head.clears_all = record.clears_all
         head.one_copy = record.one_copy
-        self.pools.engine_told()
+        self.pools.follow_engine()
         if not {*record.remarks} <= {*head.remarks}:
             self.pools.settle()  # which may add a remark of its own
             head.remarks = [*dict.fromkeys([*head.remarks, *record.remarks])][:MOST_REMARKS]
@@ -216,7 +216,6 @@ class SourceResidency:
             if goes_on:
                 self.windows.ended_unseen("forgotten")
             self._lose()
-        self._changes.collect()
         self._changes.decide()
 
     def _jumped(self, last_seq: int, seq: int, at: float) -> None:
@@ -284,15 +283,15 @@ class SourceResidency:
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
                 on_gpu = [part for part in self.occupancy() if part.medium == "gpu"]
-                head.capacity_blocks = capacity.told(event, on_gpu) or head.capacity_blocks
+                head.capacity_blocks = capacity.in_largest_blocks(event, on_gpu) or head.capacity_blocks
             if event.cpu_capacity_tokens is not None:
                 head.cpu_capacity_tokens = event.cpu_capacity_tokens
-            if receiving.may_tell(head, event):
+            if receiving.may_decide(head, event):
                 self._changes.collect()
-                receiving.counted(head, event)
+                receiving.take_over(head, event)
                 self._changes.decide()
-            drift.counted(head.drift, event)
-            self.windows.counted(event, at)
+            drift.take_over(head.drift, event)
+            self.windows.scraped(event, at)
         elif isinstance(event, SourceStatus):
             self._reported(event, at)
         elif isinstance(event, Closed):
@@ -331,7 +330,6 @@ class SourceResidency:
         head.health.restarts += restarted
         head.closed_at, head.closed_reason = at, event.reason
         self._lose(_dies_with_engine if restarted else _is_any)
-        self._changes.collect()
         self._changes.decide()
 
     def _gone(self, window: int) -> None:
@@ -356,7 +354,6 @@ class SourceResidency:
             most = int(self.settings.max_blocks * MOST_KEPT)
             stays = self.pools.kept().total() <= most and record.hash_domain == head.hash_domain
             self._lose(_dies_with_engine if stays else _is_any)
-            self._changes.collect()
             self._changes.decide()
         session.began(head, record, self._event_time(record.batches[0]) if record.batches else 0.0)
         self.pools.session_began(head.loras)

@@ -60,7 +60,7 @@ class SourceWindows:
             self._due += rows(self._view(empty, idle=True))
         self._wrote(next_window - 1)
 
-    def counted(self, event: EngineCounters, at: float) -> None:
+    def scraped(self, event: EngineCounters, at: float) -> None:
         """Add the row of a scrape of the engine's own counters, at event time `at`."""
         self._due.append(counters_row(self._head, event, at))
 

@@ -25,7 +25,7 @@ def troubles(sources: Iterable[SourceResidency]) -> dict[str, int]:
     }
 
 
-def counted(sources: Iterable[SourceResidency], of: Callable[[Pools], Counter[Reason]]) -> Counter[Reason]:
+def drained(sources: Iterable[SourceResidency], of: Callable[[Pools], Counter[Reason]]) -> Counter[Reason]:
     """Return the sum of one of the counters over all sources, by reason, and reset it."""
     found: Counter[Reason] = Counter()
     for source in sources:

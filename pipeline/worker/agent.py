@@ -295,7 +295,7 @@ class Agent(Generic[_Record, _Cut]):
                     # An offset beyond the end is of a deleted topic of the same name.
                     before = committed[number].offset if committed[number].offset <= loaded.end else 0
                     if not loaded.latest:
-                        state.announced(before)
+                        state.note_committed(before)
                     go_on(
                         state,
                         role.topic,

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pipeline.residency.checkpoint.entries import Copied, copied, in_parts
+from pipeline.residency.checkpoint.entries import Snapshot, in_parts, snapshots
 from pipeline.residency.limits import resident
 from pipeline.residency.source import SourceResidency
 from schemas.checkpoints import BASE, NO_BASE, BasePart, SourceBase, part_slot, slot_key
@@ -108,7 +108,7 @@ class SourceBases:
         if self._parts is not None and same and len(head) <= HEAD_BYTES:
             self._waiting = self._head_alone(next_offset, self._parts, head)
         else:
-            found = [*chain.from_iterable(map(copied, pools.counted))]
+            found = [*chain.from_iterable(map(snapshots, pools.counted))]
             self._waiting = self._records(next_offset, self.number + 1, head, found)
         self._operations = pools.operations
         self._lacks_then = None
@@ -127,7 +127,7 @@ class SourceBases:
         return [(self._key(slot), None) for slot in sorted(self._written, key=str)]
 
     def _records(
-        self, next_offset: int, number: int, head: bytes, pools: Sequence[Copied]
+        self, next_offset: int, number: int, head: bytes, pools: Sequence[Snapshot]
     ) -> Iterator[CheckpointRecord]:
         pieces = [head[start : start + HEAD_BYTES] for start in range(0, len(head), HEAD_BYTES)]
         is_large = len(pieces) > 1

@@ -14,7 +14,7 @@ from schemas.checkpoints import PartitionMeta
 Sources = Mapping[SourceKey, SourceResidency]
 
 
-class Committed:
+class AlreadyCommitted:
     """Records before `end`, which were committed by another state.
 
     A state that continues from its checkpoint, `meta`, applies to each source what its base lacks of them.

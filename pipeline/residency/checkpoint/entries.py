@@ -24,7 +24,7 @@ _SIZES: Final = np.dtype("<u4")
 _DEPTHS: Final = np.dtype("<u2")
 
 
-class Copied(NamedTuple):
+class Snapshot(NamedTuple):
     """The entries of a pool as they were at one moment."""
 
     medium: str
@@ -38,17 +38,17 @@ class Copied(NamedTuple):
     """As in `PoolEntries`."""
 
 
-def copied(pool: Pool) -> Iterator[Copied]:
+def snapshots(pool: Pool) -> Iterator[Snapshot]:
     """Yield copies of a pool's entries, in the time that copying this much memory takes."""
     for copies in (pool.copies, pool.repeats.table):
         live = copies.live()
         contents = copies.contents_of(live["hash"]) if copies.keeps_contents else np.empty(0, np.uint64)
         sizes = pool.sizes_of(live["size_code"])
         head, repeats = pool.head, copies is pool.repeats.table
-        yield Copied(head.medium, head.group_idx, live, sizes, contents, repeats)
+        yield Snapshot(head.medium, head.group_idx, live, sizes, contents, repeats)
 
 
-def in_parts(pools: Sequence[Copied]) -> Iterator[list[PoolEntries]]:
+def in_parts(pools: Sequence[Snapshot]) -> Iterator[list[PoolEntries]]:
     """Yield the entries in portions, none of more than RECORD_ENTRIES."""
     part: list[PoolEntries] = []
     room = RECORD_ENTRIES
@@ -66,7 +66,7 @@ def in_parts(pools: Sequence[Copied]) -> Iterator[list[PoolEntries]]:
         yield part
 
 
-def _packed_entries(pool: Copied, start: int, end: int) -> PoolEntries:
+def _packed_entries(pool: Snapshot, start: int, end: int) -> PoolEntries:
     entries = pool.entries[start:end]
     return PoolEntries(
         pool.medium,

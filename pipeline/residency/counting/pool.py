@@ -75,7 +75,7 @@ class Pool:
         if (
             self._early is not None
             and len(self._early) < EARLY_STORES
-            and self._shared.early.take(len(packed) // HASH_BYTES)
+            and self._shared.early.reserve(len(packed) // HASH_BYTES)
         ):
             self._early.append((parent, packed))
         if parent is None or event.lora is not None or event.links:
@@ -129,7 +129,7 @@ class Pool:
             zip(counts.tolist(), stores.rows["may_repeat"].tolist(), strict=True)
         ):
             start, end = end, end + count * HASH_BYTES
-            if len(early) < EARLY_STORES and room.take(count):
+            if len(early) < EARLY_STORES and room.reserve(count):
                 parent = None if is_start else parents[at * HASH_BYTES : (at + 1) * HASH_BYTES]
                 early.append((parent, packed[start:end]))
 

@@ -74,7 +74,7 @@ class EarlyRoom:
         """Return how many blocks may still be remembered."""
         return EARLY_HASHES - self._hashes
 
-    def take(self, hashes: int) -> bool:
+    def reserve(self, hashes: int) -> bool:
         """Return whether a store of this many blocks may be remembered, and count it if so."""
         if self._hashes + hashes > EARLY_HASHES:
             return False

@@ -40,8 +40,8 @@ class ResidencyRecords:
         self._bytes: dict[int, int] = {}
         self._records: list[tuple[int, bytes, bytes]] = []
 
-    def take(self, source: SourceResidency) -> None:
-        """Take the changes of a source."""
+    def add(self, source: SourceResidency) -> None:
+        """Add the changes of a source."""
         for session in source.take_changes():
             heard = source.head.connectivity
             if heard.seen_live and session.changes:

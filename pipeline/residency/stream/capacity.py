@@ -16,7 +16,7 @@ USAGE_MARGIN = 0.25
 """Share of the capacity: requests use blocks before these are full and stored."""
 
 
-def told(counters: EngineCounters, on_gpu: Collection[Occupancy]) -> int | None:
+def in_largest_blocks(counters: EngineCounters, on_gpu: Collection[Occupancy]) -> int | None:
     """Return the capacity of the GPU in its largest blocks, None where it cannot be known."""
     pages, page = counters.capacity_blocks, counters.block_size
     size = max((part.block_size for part in on_gpu), default=0)

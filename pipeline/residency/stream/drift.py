@@ -28,7 +28,7 @@ def differs(drift: DriftState, counters: EngineCounters) -> bool:
     )
 
 
-def counted(drift: DriftState, counters: EngineCounters) -> None:
+def take_over(drift: DriftState, counters: EngineCounters) -> None:
     """Take over how much memory the engine reports.
 
     The largest capacity of a session counts: another one may already be that of the next session, which the

@@ -12,15 +12,15 @@ ENOUGH_TOKENS = 1 << 14
 prompts may be computed before the first pull, or without one."""
 
 
-def may_tell(head: SourceHead, counters: EngineCounters) -> bool:
+def may_decide(head: SourceHead, counters: EngineCounters) -> bool:
     """Return whether these counters may decide on what came before them, or change what is known."""
     return counters.transferred_tokens is not None and (
         head.transferred is None or (not head.transferred and counters.transferred_tokens > 0)
     )
 
 
-def counted(head: SourceHead, counters: EngineCounters) -> None:
-    """Take over counters for which `may_tell` is true: what the engine received."""
+def take_over(head: SourceHead, counters: EngineCounters) -> None:
+    """Take over counters for which `may_decide` is true: what the engine received."""
     head.counts_transfers = True
     if counters.transferred_tokens:
         head.transferred = True
@@ -39,6 +39,6 @@ def receives(head: SourceHead) -> bool:
     return head.role in RECEIVING if head.transferred is None else head.transferred
 
 
-def is_open(head: SourceHead) -> bool:
+def is_undecided(head: SourceHead) -> bool:
     """Return whether only the engine's next counters can decide: neither a role nor those so far do."""
     return head.counts_transfers and head.transferred is None and not head.role

@@ -41,7 +41,7 @@ def worst_in_window(trust: TrustState, media: Set[str]) -> TrustSince:
     return max((in_window(trust, medium) for medium in media or {ALL_OTHERS}), key=_badness)
 
 
-def left_behind(trust: TrustState) -> dict[str, TrustSince]:
+def note_present(trust: TrustState) -> dict[str, TrustSince]:
     """Note the present trust of every medium as one it had in the open window; return all those noted."""
     for medium in {*trust.by_medium, *trust.passed} - {ALL_OTHERS}:
         _pass(trust, medium)
@@ -61,7 +61,7 @@ def session_began(trust: TrustState, at: float, kept: Set[str]) -> TrustState:
     Media that are `kept` stay as they were.
     """
     special = {medium: of(trust, medium) for medium in kept}
-    return TrustState(TrustSince("partial", at), special, left_behind(trust))
+    return TrustState(TrustSince("partial", at), special, note_present(trust))
 
 
 def opened(trust: TrustState, at: float, *, complete: bool) -> TrustState:
@@ -86,7 +86,7 @@ def cleared(trust: TrustState, media: Set[str], at: float, *, others: Set[str] |
     """
     if others is not None:
         stay = {medium: of(trust, medium) for medium in others}
-        left_behind(trust)
+        note_present(trust)
         trust.by_medium = stay
         trust.general = _complete(trust.general, at)
     else:

@@ -85,12 +85,12 @@ def lives_are_not_compared() -> None:
     def compare(self: Any, request: Any, message: Any, now: float) -> None:
         self._standing, self._confirmed_arrivals = Standing.SURE, request.arrivals
 
-    connectors.order.recovery.Recovery._compare_lives = compare  # type: ignore[method-assign]
+    connectors.order.recovery.Recovery._compare_sessions = compare  # type: ignore[method-assign]
 
 
 def residency_is_announced_twice() -> None:
     """A state without checkpoints says again what a former one had committed."""
-    pipeline.residency.partition.PartitionState.announced = (  # type: ignore[method-assign]
+    pipeline.residency.partition.PartitionState.note_committed = (  # type: ignore[method-assign]
         lambda self, offset: None
     )
 
@@ -210,13 +210,13 @@ def clocks_are_not_bounded_by_the_log() -> None:
 def an_index_begins_where_the_log_ends() -> None:
     """An index leaves out what came after the checkpoint that it loads."""
     follower = pipeline.index.following.follower.Follower
-    take_over = follower._take_over
+    restore = follower._restore
 
     async def skips(self: Any, state: Any, loaded: Any) -> None:
-        await take_over(self, state, loaded)
+        await restore(self, state, loaded)
         state.next_offset = loaded.end
 
-    follower._take_over = skips  # type: ignore[method-assign]
+    follower._restore = skips  # type: ignore[method-assign]
 
 
 FAULTS = {

@@ -125,7 +125,7 @@ def test_what_another_state_committed_is_not_said_again() -> None:
     records = [opened("a"), *(run("a", seq, START + seq) for seq in (0, 2, 4))]
     states = [PartitionState(0, Worker(), shards=2) for _ in range(2)]
     for state in states:
-        state.announced(3)
+        state.note_committed(3)
     for offset, said in enumerate(records):
         states[0].apply(offset, said)
     states[1].apply_all(read(records))

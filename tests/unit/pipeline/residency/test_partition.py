@@ -138,7 +138,7 @@ def run(
     changes: list[tuple] = []
     latest: dict[bytes, bytes] = {}
     state = PartitionState(0, SETTINGS, shards=SHARDS)
-    state.announced(announced)
+    state.note_committed(announced)
 
     def checkpoint(now: float) -> None:
         cut = state.cut(now)
@@ -164,7 +164,7 @@ def run(
             checkpoint(now)
             if restore:
                 state = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=latest)
-                assert state.known_to == offset + 1
+                assert state.required_end == offset + 1
                 for again in range(state.next_offset, offset + 1):
                     state.apply(again, log[again])
                     if again % 3 == 0:
@@ -318,7 +318,7 @@ def test_records_that_retention_removed_degrade_those_whose_bases_lack_some() ->
     agent.apply(*(sent(1, START, replica=replica) for replica in "ba"))
     agent.cut(START)
     restored = PartitionState.restore(0, SETTINGS, shards=SHARDS, latest=agent.latest)
-    assert (restored.next_offset, restored.known_to) == (3, 5)
+    assert (restored.next_offset, restored.required_end) == (3, 5)
     restored.skip_removed(4)
     restored.apply(4, agent.log[4])
     trusts = {name: source.overall_trust().trust for (name, _), source in restored.sources.items()}
