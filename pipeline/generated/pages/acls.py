@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 
-from pipeline.generated.pages.markdown import code, fenced, page, table
+from pipeline.generated.pages.markdown import code, fenced, page
 from pipeline.generated.topics_file import load_topics
-from pipeline.kafka.rights import Right, Role, copying, reading_reports, roles
+from pipeline.kafka.rights import Role, copying, on_topics, reading_reports, roles
 from schemas.settings import Lmcache
 
 INTRODUCTION = """\
 If your brokers check access, give each process a user and these rights, from any host (`*`). In the names,
 `kvlens` is `kafka.topic_prefix` (topics) and `kafka.group` (groups, transactional ids).
 
-- In Kafka, Read and Write include Describe, so Describe stands only where neither does.
+- Read and Write include Describe, so Describe stands only where neither does.
 - A worker that runs both agents (`worker.agents = "both"`, the default) needs the rights of both.
 - Brokers before 3.0 also want IdempotentWrite on the cluster from `kvlens connect`.
 - `kvlens topics copy --from old` copies the log of the topics with the prefix `old`.
-- `kvlens doctor` sees how far `lmcache.topic` is read, if it has Describe on it and on `lmcache.group`.
-  With Read on `kvlens.residency.v1` and `kvlens.choices.v1` it counts what waits there; else it says "up to".
+- `kvlens doctor` shows how far `lmcache.topic` is read, with Describe on it and on `lmcache.group`. With Read
+  on `kvlens.residency.v1` and `kvlens.choices.v1` it counts what waits there; else it says "up to".
 - `kvlens topics list` needs Describe on the topics, `kvlens migrate` nothing, and `kvlens serve` the
   doctor's rights for the doctor's findings."""
+PLAIN = ("reads it", "writes it")
+"""Reasons that the operation says already."""
 
 BY_TOOL = """\
 ## Granting them
@@ -33,12 +36,12 @@ MISSING = """\
 Every process asks the broker what it may do before it begins, and names the first right that it lacks:
 `this user lacks Write on the topic kvlens.residency.v1`. `kvlens connect`, `kvlens work` and `kvlens index`
 wait for the right, say so once a minute, and go on without a restart. `kvlens verify`, `topics` and `state`
-end with that line, and `kvlens doctor` makes a finding of it. Two cases differ:
+end with that line, and `kvlens doctor` makes a finding of it. If the right is lost while they run:
 
-- A worker that loses a right while it runs ends with code 69 or 75 and a line that names it; its next start
-  waits. A command ends with that line.
-- `kvlens connect` that loses Write on the events topic while it runs keeps records in memory and logs
-  `publish_failed`, as it does when Kafka is away."""
+- a worker ends with code 69 or 75 and a line that names it, and its next start waits; a command ends with
+  that line;
+- `kvlens connect` without Write on the events topic keeps records in memory and logs `publish_failed`, as it
+  does when Kafka is away."""
 
 
 def acls_page() -> bytes:
@@ -50,7 +53,7 @@ def acls_page() -> bytes:
     for role in (*found, *further):
         blocks += [f"## {role.command}", _rights(role)]
     [connect] = [role for role in found if role.command == "kvlens connect"]
-    commands = "\n".join(_command(right) for right in connect.rights)
+    commands = "\n".join(_command(name, operations) for name, operations in on_topics(connect).items())
     return page(
         "Kafka rights",
         "`pipeline/kafka/rights.py` and `schemas/topics.toml`",
@@ -62,25 +65,27 @@ def acls_page() -> bytes:
 
 
 def _rights(role: Role) -> str:
-    """Return a table of what a role may do; names with the same rights for the same reason share a row."""
+    """Return what a role may do; names with the same rights for the same reason share a line."""
     by_resource = groupby(role.rights, lambda right: (right.resource, right.name, right.prefix))
     names: dict[tuple[str, str, str], list[str]] = {}
     for (resource, name, prefix), rights in by_resource:
         found = list(rights)
         operations = ", ".join(right.operation for right in found)
-        why = "; ".join(right.why for right in found)
-        named = f"begins with {code(name)}" if prefix else code(name)
-        names.setdefault((resource, operations, why), []).append(named)
-    rows = (
-        (resource, ", ".join(alike), operations, why) for (resource, operations, why), alike in names.items()
+        why = "; ".join(right.why for right in found if right.why not in PLAIN)
+        named = f"{resource}s that begin with" if prefix else resource
+        names.setdefault((named, operations, why), []).append(code(name))
+    return "\n".join(
+        f"- {operations} on {_several(named, alike)} {', '.join(alike)}{why and f': {why}'}"
+        for (named, operations, why), alike in names.items()
     )
-    return table(("Resource", "Name", "Operations", "Why"), rows)
 
 
-def _command(right: Right) -> str:
-    kind = right.resource.replace(" ", "-")
-    pattern = " --resource-pattern-type prefixed" if right.prefix else ""
+def _several(named: str, names: Sequence[str]) -> str:
+    return f"{named}s" if len(names) > 1 and named in ("topic", "group") else named
+
+
+def _command(topic: str, operations: Sequence[str]) -> str:
     return (
         "kafka-acls.sh --bootstrap-server kafka-1:9092 --add --allow-principal User:kvlens-connect"
-        f" --operation {right.operation} --{kind} {right.name}{pattern}"
+        f"{''.join(f' --operation {each}' for each in operations)} --topic {topic}"
     )
