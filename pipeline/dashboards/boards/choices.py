@@ -41,10 +41,9 @@ SHARES = Panel(
     id="model-choices",
     title="Routers' choices and hit potential",
     description="Not the best match: choices of a replica without the longest match, as a share "
-    "of those judged; the router may have had reasons, such as load. Tokens lost: by how much the matches of "
-    "the chosen replicas were shorter than the longest ones, as a share of the longest. Index stale: "
-    "choices that an index judged while it was behind the log. Routing: the share of the prefill for which "
-    "another replica held the blocks, from hit potential.",
+    "of those judged; the router may have had reasons, such as load. Tokens lost: by how much chosen matches "
+    "were shorter than the longest, as a share of the longest. Index stale: judged by an index behind the "
+    "log. Routing: the share of the prefill for which another replica held the blocks.",
     unit="share",
     kind="timeseries",
     width=12,
@@ -71,10 +70,10 @@ SHARES = Panel(
 TOKENS = Panel(
     id="model-choices-tokens",
     title="Tokens lost by routers' choices",
-    description="Tokens per second by which matches of the chosen replicas were shorter than the longest "
-    "ones that an index knew of when the choices were posted. Beside them: the prefill for which another "
-    "replica held the blocks when they were filled. The two differ where a prompt was filled before its "
-    "choice was posted, where requests fill the same blocks at the same time, and where choices are missing.",
+    description="Tokens per second by which chosen matches were shorter than the longest ones that an index "
+    "knew when the choices were posted. Beside them: the prefill for which another replica held the blocks. "
+    "They differ where a prompt was filled before its choice was posted, where requests fill the same blocks "
+    "at the same time, and where choices are missing.",
     unit="tokens/s",
     kind="timeseries",
     width=12,

@@ -42,10 +42,9 @@ HEARD = "if(last_seq < 0, 'never heard', toString(trust))"
 SOURCES_NOW = Panel(
     id="fleet-sources",
     title="Event streams",
-    description="Streams with data in the last minute of the range, by how complete they are: complete (seen "
-    "from the engine's first batch or since a clear), partial (kvlens started after the engine), degraded "
-    "(batches or events are lost for good), never heard (configured, but its engine has sent no batch yet). "
-    "Exact.",
+    description="Streams with data in the last minute of the range: complete (seen from the engine's first "
+    "batch or since a clear), partial (kvlens started after the engine), degraded (batches or events are "
+    "lost for good), never heard (configured, but its engine has sent no batch yet). Exact.",
     unit="sources",
     kind="stat",
     width=12,
@@ -70,10 +69,9 @@ GPU_FULL = Panel(
     id="fleet-gpu-full",
     title="GPU cache in use",
     description="How much of the room for KV cache holds a cached prefix, over the ranks whose engine "
-    "reports its capacity, each weighted by the tokens that it has room for. Engines keep cached blocks "
-    "until they need the room, so a busy fleet is close to 100 %. Exact where streams are complete; a rank "
-    "for which more blocks are counted than it has counts as full (see GPU cache in use by replica on the "
-    "board Model).",
+    "reports its capacity, weighted by the tokens that each has room for. Engines keep cached blocks until "
+    "they need the room, so a busy fleet is close to 100 %. Exact where streams are complete; a rank with "
+    "more blocks than it has room for counts as full (GPU cache in use by replica, on the board Model).",
     unit="share",
     kind="stat",
     width=12,
@@ -112,8 +110,8 @@ FRESHNESS = Panel(
     id="fleet-freshness",
     title="Data freshness",
     description="How far the newest window of any source is behind the end of the range. More than half a "
-    "minute means that engines, connector, Kafka or worker have stopped: see the board Pipeline health. "
-    "If no rows came in the last half hour, they are at least this old.",
+    "minute: engines, connector, Kafka or worker have stopped (board Pipeline health). Without rows of the "
+    "last half hour, they are at least this old.",
     unit="seconds",
     kind="stat",
     width=12,
@@ -129,14 +127,14 @@ WHERE {MODELS}""",
 HELD_EXPLAINED = (
     "≤: an upper bound, as a hybrid engine or a tier does not say what leaves, or more was "
     "counted than there is room for. ≥: a lower bound, as an engine announced prompts again "
-    "since its last clear. ≈: part is one, part the other. No figure, and as far as known: an "
-    "engine does not say how many tokens a block of its tier has."
+    "since its last clear. ≈: both. No figure, or as far as known: an engine does not say how "
+    "many tokens a block of its tier has."
 )
 OCCUPANCY = Panel(
     id="fleet-occupancy",
     title="Cached tokens by medium",
-    description="Distinct resident tokens. Each counts once per rank and medium, however many copies, "
-    "granularities or KV-cache groups there are, and no rank has more on its GPU than it has room for. "
+    description="Distinct resident tokens: once per rank and medium, however many copies, granularities or "
+    "KV-cache groups there are, and no more on a GPU than it has room for. "
     f"{HELD_EXPLAINED}",
     unit="tokens",
     kind="stacked",
@@ -161,9 +159,9 @@ EVICTION = Panel(
 TRUST = Panel(
     id="fleet-trust",
     title="Completeness of the data",
-    description="Event streams by trust over time. Figures of complete streams are exact; a partial stream "
-    "counts too little until the engine clears its cache or restarts; a degraded one may count too much or "
-    "too little; of one never heard nothing is counted.",
+    description="Event streams by trust. Complete ones are exact; a partial one counts too little until "
+    "the engine clears its cache or restarts; a degraded one may count too much or too little; of one "
+    "never heard nothing is counted.",
     unit="sources",
     kind="stacked",
     named_by="trust",
@@ -191,12 +189,10 @@ FILLS = filled_by_cause("fleet-fills", MODELS, width=16, height=9)
 HIT_RATES = Panel(
     id="fleet-hit-rates",
     title="Hit rate: actual and possible",
-    description="Actual: hits over queries as the engines count them. More cache: the rate if "
-    "each replica had "
-    "kept what it lost, by eviction, clear or restart. And better routing: the rate if requests had found "
-    "every block that any replica holds or lost within the horizon. The last two are upper bounds; "
-    f"docs/figures.md says why. The {TOP} models with most queries, and all others together. Empty if kvlens "
-    "reads no engine's metrics.",
+    description="Actual: hits over queries as the engines count them. More cache: if each replica had kept "
+    "what it lost, by eviction, clear or restart. And better routing: if requests had found every block that "
+    "any replica holds or lost within the horizon. The last two are upper bounds (docs/figures.md). The "
+    f"{TOP} models with most queries, and all others together. Empty if kvlens reads no engine's metrics.",
     unit="share",
     kind="bar",
     width=8,
@@ -230,9 +226,8 @@ REDUNDANCY = Panel(
     id="fleet-redundancy",
     title="Blocks by number of replicas that hold them",
     description="Distinct GPU blocks, by how many replicas hold a copy; where both some that receive KV and "
-    "others do, one less: a transfer needs that copy. Many owners of hot "
-    "prefixes are good; "
-    "many owners of everything means that routing spreads work that one replica could serve.",
+    "others do, one less: a transfer needs that copy. Many owners of hot prefixes are good; many owners of "
+    "everything: routing spreads work that one replica could serve.",
     unit="blocks",
     kind="stacked",
     sql=f"""
@@ -259,10 +254,10 @@ REPLICAS = Panel(
     "either of them, receivers only (just replicas that receive KV hold it or had evicted "
     "it), cold (new to the fleet), unknown (the history is incomplete). Lower tier, "
     "transferred and generated are no prefill. Avoidable is no more than what the engine "
-    "counts as computed, which may be less than the shares say. Unknown until: what is filled "
-    "until then may be of unknown cause, as the stream was incomplete within the hour "
-    "(`fleet.horizon_seconds`) before the end of the range. A replica without figures filled "
-    "nothing; one never heard has sent no batch yet.",
+    "counts as computed, which may be less than the shares say. Unknown until: fills until then "
+    "may be of unknown cause, as the stream was incomplete within the hour "
+    "(`fleet.horizon_seconds`) before the end of the range. No figures: it filled nothing; "
+    "never heard: it has sent no batch yet.",
     unit="tokens",
     kind="table",
     width=24,
@@ -323,11 +318,11 @@ HOT_PREFIXES = Panel(
     title="Hot prefixes",
     description=f"Prompts that begin alike, by the hash of their first block: the {TOP} with most copies "
     f"beyond the first at any time, and the {TOP} with most tokens filled again although some "
-    "replica has or had them (% of refills: of all in the hash domain). Names come from "
-    "`[[prefixes]]`. Route duplicated prefixes to fewer replicas; keep refilled ones cached, "
-    "or send their requests to where they are: the index names the replicas. Most replicas: "
-    "that held it at a time. Blocks deep: up to the last block shared or filled again. Lower "
-    "bounds; minutes and hours keep the 100 with most of each.",
+    "replica has or had them (% of refills: of all in the hash domain). Names: `[[prefixes]]`. "
+    "Route duplicated prefixes to fewer replicas; keep refilled ones cached, or send their "
+    "requests to where they are: the index names the replicas. Most replicas: at a time. Blocks "
+    "deep: up to the last block shared or filled again. Lower bounds; minutes and hours keep "
+    "the 100 with most of each.",
     unit="tokens",
     kind="table",
     width=24,

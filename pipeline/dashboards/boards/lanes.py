@@ -74,8 +74,7 @@ def _lanes(
     return Panel(
         id=id,
         title=title,
-        description=f"{description} A lane for each replica, the worst of the range on top; stronger colour "
-        f"is worse. The worst {MOST_LANES} replicas.",
+        description=f"{description} Worst on top, {MOST_LANES} replicas at most; stronger colour is worse.",
         unit="share",
         kind="lanes",
         width=8,
@@ -92,8 +91,8 @@ def _lanes(
 USE = _lanes(
     "fleet-lanes-use",
     "GPU cache in use, by replica",
-    "Cached entries as a share of the capacity that the engine reports. Above 100 %: more is counted than "
-    "the engine has, because removals are missing (drift).",
+    "Cached entries as a share of the capacity that the engine reports; above 100 %: removals are missing "
+    "(drift).",
     _USE,
 )
 HITS = _lanes(
@@ -107,8 +106,7 @@ FILLED_AGAIN = _lanes(
     "fleet-lanes-avoidable",
     "Prefill you could avoid, by replica",
     "The share of the prefill that some replica held, or had filled before: an upper bound, and over the "
-    "range no more than the engine counts as computed. Worst is who has most such tokens, as in the table "
-    "Replicas.",
+    "range no more than the engine counts as computed. Worst by tokens, as in the table Replicas.",
     _AVOIDABLE,
     in_all="sum(part) OVER of_replica",
 )

@@ -24,11 +24,10 @@ OCCUPANCY = Panel(
 GPU_BLOCKS = Panel(
     id="replica-gpu-blocks",
     title="GPU blocks against capacity",
-    description="Physical blocks on the GPU that hold a cached prefix (in use), how many of them hold "
-    "something else than the others (distinct), and the capacity that the engine reports. Beyond capacity: "
-    "blocks that are counted although the engine has no room for them, because removals are missing (drift); "
-    "in use and distinct leave them out. Where a prompt was announced again since the last clear, these are "
-    "lower bounds (`at_least`).",
+    description="Physical blocks on the GPU that hold a cached prefix (in use), how many of them differ "
+    "(distinct), and the capacity that the engine reports. Beyond capacity: blocks counted without room, as "
+    "removals are missing (drift); in use and distinct leave them out. Where a prompt was announced again "
+    "since the last clear, these are lower bounds (`at_least`).",
     unit="blocks",
     kind="timeseries",
     width=12,
@@ -56,8 +55,7 @@ GROUPS = Panel(
     id="replica-groups",
     title="Blocks in use by group and size",
     description="Physical blocks by medium, KV-cache group (layers that share their blocks) and tokens of a "
-    "block. A hybrid engine announces the same tokens in more than one group or size; panels in tokens count "
-    "them once.",
+    "block. Hybrid engines announce tokens in several groups or sizes; panels in tokens count them once.",
     unit="blocks",
     kind="timeseries",
     width=12,
@@ -106,10 +104,9 @@ BALANCE = Panel(
     id="replica-balance",
     title="What filled the cache, and what the engine counted",
     description="Tokens filled in the range, beside what the engine's own counters say of them: computed "
-    "for prompts, transferred, reloaded from lower tiers, generated. Left over: below zero "
-    "what filled no whole block, above zero what the engine does not count, such as what it "
-    "computes again after a preemption. Transferred and generated, by events: fills that "
-    "kvlens takes for these. A count that is empty is one that the engine does not have.",
+    "for prompts, transferred, reloaded from lower tiers, generated; empty: it has no such counter. Left "
+    "over: below zero what filled no whole block, above zero what the engine does not count, such as what "
+    "it computes again after a preemption. Transferred and generated, by events: fills taken for these.",
     unit="tokens",
     kind="table",
     width=24,
@@ -138,8 +135,8 @@ NO_OBJECTS = "No LMCache server reports to a connector here (`[lmcache]`, docs/e
 TIERS = Panel(
     id="replica-tiers",
     title="Tiers in bytes, of their capacity",
-    description="Bytes of the objects that LMCache's servers and storage hold, as a share of the capacity "
-    "that they declare. The capacity is for all models of a server; storage that declares none is not shown.",
+    description="Bytes of objects of LMCache's servers and storage, as a share of the capacity that they "
+    "declare, for all models of a server; storage that declares none is not shown.",
     unit="share",
     kind="timeseries",
     width=12,
@@ -157,8 +154,8 @@ USES = Panel(
     id="replica-uses",
     title="Objects stored and used",
     description="Objects per second on LMCache's tiers: stored, accessed, and of these the hits. An access "
-    "of most storage is a hit; memory is also touched at the end of each request, so its accesses do not "
-    "count as hits (docs/figures.md, Objects).",
+    "of most storage is a hit; those of memory are not counted as hits, as requests also touch it when they "
+    "end (docs/figures.md, Objects).",
     unit="blocks/s",
     kind="timeseries",
     width=12,
