@@ -63,8 +63,9 @@ window; trust, connection, lag and drift are the worst. `version` is the time of
 microseconds since the epoch.
 
 **Unless a table says otherwise** it is sorted by `toStartOfHour(window)` and then its key, and partitioned by
-`toYYYYMMDD(window)`; a column is a `UInt64`. Besides the columns in its section it has those of its key and
-`version`. Columns that share a row count the same in blocks, tokens or bytes."""
+`toYYYYMMDD(window)`; a column is a `UInt64`. Types leave `LowCardinality` out. Besides the columns in its
+section a table has those of its key and `version`. Columns that share a row count the same in blocks, tokens
+or bytes."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
@@ -103,6 +104,7 @@ SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
 """Between the sentences of a description, of which the page has the first."""
 SAME_IN = re.compile(r"\w+ in `(\w+)`\.")
 """Of a column that says in tokens or bytes what another one counts: they share a row."""
+LOW_CARDINALITY = re.compile(r"LowCardinality\((\w+)\)")
 INTERVAL = re.compile(r"INTERVAL (\d+) (DAY|MONTH|YEAR)", re.I)
 ROLLUP = re.compile(r"(.+)_(1m|1h)")
 COUNTERS = re.compile(r"(engine|prefill)_counters_by_(minute|hour)")
@@ -175,7 +177,13 @@ def tables_page() -> bytes:
         TRUST,
         BEGINNING.format(names=names),
         "## Columns of many tables",
-        table(HEAD, ((code(column), code(kind), meaning) for column, kind, meaning in sorted(shared))),
+        table(
+            HEAD,
+            (
+                (code(column), code(LOW_CARDINALITY.sub(r"\1", kind)), meaning)
+                for column, kind, meaning in sorted(shared)
+            ),
+        ),
     ]
     for name, definition in _documented(tables).items():
         blocks += [f"## {name}", _about(definition)]
@@ -301,6 +309,7 @@ def _columns(definition: Table, shared: frozenset[Column]) -> list[str]:
 
 
 def _shown(kind: str) -> str:
+    kind = LOW_CARDINALITY.sub(r"\1", kind)
     return "" if kind == USUAL["type"] else code(kind.partition("(")[0] if kind.startswith("Enum8") else kind)
 
 

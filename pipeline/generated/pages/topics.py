@@ -56,7 +56,7 @@ does not say the partition."""
 HEADERS = """\
 CloudEvents in binary mode. Besides these, each record has `content-type` (`application/msgpack` or
 `application/json`), `ce_specversion` 1.0 and `ce_type`, `kvlens.` and the name of the topic."""
-FIELDS_SHOWN = ("events", "residency")
+FIELDS_SHOWN = ("events",)
 """Tables of `topics.toml` whose fields are on the page; for the others it links to their schemas."""
 OF_KVLENS = """\
 Nothing is promised to other readers of them; the AsyncAPI document has their keys and records."""
@@ -67,6 +67,10 @@ ROWS_AS_JSON = """\
 Fields are the columns of the [table](tables.md) that `table` names, all required: numbers as JSON numbers,
 times as text, `Enum8` as one of its names. [`schemas/generated/`](../schemas/generated/) has a schema of
 each: {records}."""
+PACKED_CHANGES = """\
+Of each engine session that changed (`sources`) it has the changes by medium and group, in packed columns:
+`hashes`, `kinds`, `times`, `block_sizes` and others. The schema says what each field means, and how its bytes
+are packed."""
 COLUMNS_OF = {"EngineCounters": "engine_counters"}
 """Structs -> the table whose columns have some of their fields."""
 DAY = 86_400_000
@@ -175,6 +179,8 @@ def _topic(name: str, topic: Topic) -> list[str]:
     records = RECORDS_OF_TOPIC[name]
     if name == "figures":
         return [*blocks, ROWS_AS_JSON.format(records=", ".join(map(_rows_of, records)))]
+    if name == "residency":
+        return [*blocks, _schemas(records), PACKED_CHANGES, "Kinds of change:", _kinds()]
     if name not in FIELDS_SHOWN:
         return [*blocks, _schemas(records)]
     structs = [struct for record in records for struct in _with_parts(record_schema(record))]
@@ -184,16 +190,18 @@ def _topic(name: str, topic: Topic) -> list[str]:
         blocks += ["Fields of several structs:", table(("Field", "Type", "Meaning"), rows)]
     for struct in structs:
         blocks += _struct(struct, shared)
-    if name == "residency":
-        kinds = constant_docs(schemas.residency)
-        values = ((getattr(schemas.residency, kind), kind, meaning) for kind, meaning in kinds.items())
-        rows = (
-            (str(value), kind, meaning)
-            for value, kind, meaning in values
-            if value in list(schemas.residency.KINDS)
-        )
-        blocks += ["Kinds of change:", table(("Value", "Name", "Meaning"), rows)]
     return [*blocks, *_example(name)]
+
+
+def _kinds() -> str:
+    kinds = constant_docs(schemas.residency)
+    values = ((getattr(schemas.residency, kind), kind, meaning) for kind, meaning in kinds.items())
+    rows = (
+        (str(value), kind, meaning)
+        for value, kind, meaning in values
+        if value in list(schemas.residency.KINDS)
+    )
+    return table(("Value", "Name", "Meaning"), rows)
 
 
 def _with_parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
