@@ -32,17 +32,17 @@ class DueMinutes:
         self._due: set[Minute] = set()
         self._writing: Counter[Minute] = Counter()
         """How many writes are under way."""
-        self._noted: dict[Minute, int] = {}
+        self._numbers: dict[Minute, int] = {}
         """Number of the last note that may be in the store, until the store is known to have it as done."""
-        self._standing: dict[Minute, float] = {}
+        self._noted_at: dict[Minute, float] = {}
         """When the note in the store was made, until somebody begins to mark it as done."""
         self._last = 0
 
-    def write(self, minutes: Collection[Minute]) -> None:
+    def begin_write(self, minutes: Collection[Minute]) -> None:
         """Begin a write of rows of these minutes: until it ends, their notes are kept."""
         self._writing.update(minutes)
 
-    def withdraw(self, minutes: Collection[Minute]) -> None:
+    def cancel_write(self, minutes: Collection[Minute]) -> None:
         """End a write of which no row was, or will be, written."""
         for minute in minutes:
             self._writing[minute] -= 1
@@ -57,41 +57,41 @@ class DueMinutes:
         missing = [
             minute
             for minute in minutes
-            if minute not in self._standing or now - self._standing[minute] > RENEWED_AFTER
+            if minute not in self._noted_at or now - self._noted_at[minute] > RENEWED_AFTER
         ]
         notes = {minute: self._last + number for number, minute in enumerate(missing, 1)}
         self._last += len(notes)
-        self._noted.update(notes)
+        self._numbers.update(notes)
         return notes
 
-    def stand(self, notes: Iterable[Minute], made: float) -> None:
+    def noted(self, notes: Iterable[Minute], made: float) -> None:
         """Record that the store has these notes; `made` is when `to_note` returned them."""
-        self._standing.update(dict.fromkeys(notes, made))
+        self._noted_at.update(dict.fromkeys(notes, made))
 
-    def written(self, minutes: Collection[Minute]) -> None:
-        """End a write of rows of these minutes, which `write` was given: they are due."""
-        self.withdraw(minutes)
+    def end_write(self, minutes: Collection[Minute]) -> None:
+        """End a write of rows of these minutes, which `begin_write` was given: they are due."""
+        self.cancel_write(minutes)
         self._due.update(minutes)
 
     def add(self, minutes: Iterable[Minute]) -> None:
         """Make minutes due that were not written here, or were taken and not recomputed."""
         self._due.update(minutes)
 
-    def take(self) -> tuple[set[Minute], dict[Minute, int]]:
+    def pop_due(self) -> tuple[set[Minute], dict[Minute, int]]:
         """Return what is due, and the notes that will be done when it is recomputed."""
         taken, self._due = self._due, set()
         over = {
-            minute: self._noted[minute]
+            minute: self._numbers[minute]
             for minute in taken
-            if minute in self._noted and not self._writing[minute]
+            if minute in self._numbers and not self._writing[minute]
         }
         # The store may soon have them as done, so the next writer needs a new note in any case.
         for minute in over:
-            self._standing.pop(minute, None)
+            self._noted_at.pop(minute, None)
         return taken, over
 
     def done(self, over: Mapping[Minute, int]) -> None:
         """Record that the store has these notes as done."""
         for minute, number in over.items():
-            if self._noted.get(minute) == number:
-                del self._noted[minute]
+            if self._numbers.get(minute) == number:
+                del self._numbers[minute]

@@ -105,11 +105,11 @@ class Rollups:
         """
         minutes = _recent(minutes_of(rows))
         # Before anything is awaited: a concurrent run must not end the notes that exist already.
-        self._minutes.write(minutes)
+        self._minutes.begin_write(minutes)
         try:
             await self.renew(minutes)
         except BaseException:
-            self._minutes.withdraw(minutes)
+            self._minutes.cancel_write(minutes)
             raise
         return minutes
 
@@ -121,11 +121,11 @@ class Rollups:
         began = self._clock()
         if notes := self._minutes.to_note(minutes, began):
             await asyncio.to_thread(self._note, notes)
-            self._minutes.stand(notes, began)
+            self._minutes.noted(notes, began)
 
     def written(self, minutes: Collection[Minute]) -> None:
         """Make the announced minutes due: their rows are written."""
-        self._minutes.written(minutes)
+        self._minutes.end_write(minutes)
 
     def others_left(self) -> None:
         """Let the next run look for minutes that other workers noted and did not finish."""
@@ -182,7 +182,7 @@ class Rollups:
 
     async def _recompute_due(self) -> dict[str, StoreUnavailable]:
         """Recompute family by family; return {family: error} of those that failed."""
-        taken, over = self._minutes.take()
+        taken, over = self._minutes.pop_due()
         families: dict[str, set[Minute]] = {}
         for minute in taken:
             families.setdefault(minute.family, set()).add(minute)

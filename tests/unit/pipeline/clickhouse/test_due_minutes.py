@@ -63,7 +63,7 @@ def writer(due: DueMinutes, store: Store, minutes: set[Minute]) -> Steps:
     outcome: Outcome = "fails"
     while outcome != "ok":
         if not announced:
-            due.write(minutes)
+            due.begin_write(minutes)
         began = store.now
         notes = due.to_note(minutes, began)
         outcome = (yield) if notes else "ok"
@@ -71,19 +71,19 @@ def writer(due: DueMinutes, store: Store, minutes: set[Minute]) -> Steps:
             store.note(notes)
         if outcome == "ok":
             announced = True
-            due.stand(notes, began)
+            due.noted(notes, began)
             outcome = yield
             if outcome != "fails":
                 store.write(minutes)
         elif not announced:
-            due.withdraw(minutes)
+            due.cancel_write(minutes)
         if outcome != "ok":
             yield
-    due.written(minutes)
+    due.end_write(minutes)
 
 
 def recomputation(due: DueMinutes, store: Store) -> Steps:
-    taken, over = due.take()
+    taken, over = due.pop_due()
     outcome = yield
     if outcome != "fails":
         store.recompute(taken)
@@ -162,9 +162,9 @@ def test_every_row_is_recomputed_or_noted(walk: list[tuple[str, Outcome, set[Min
 
 def noted(due: DueMinutes, minute: Minute, now: float = 0.0) -> dict[Minute, int]:
     """Return the notes that a writer of this minute makes."""
-    due.write([minute])
+    due.begin_write([minute])
     notes = due.to_note([minute], now)
-    due.stand(notes, now)
+    due.noted(notes, now)
     return notes
 
 
@@ -172,9 +172,9 @@ def test_a_note_stands_for_all_writing_until_it_is_recomputed() -> None:
     due, minute = DueMinutes(), MINUTES[0]
     assert noted(due, minute) == {minute: 1}
     assert noted(due, minute) == {}
-    due.written([minute])
-    due.written([minute])
-    assert due.take() == ({minute}, {minute: 1})
+    due.end_write([minute])
+    due.end_write([minute])
+    assert due.pop_due() == ({minute}, {minute: 1})
     assert noted(due, minute) == {minute: 2}
 
 
@@ -182,40 +182,40 @@ def test_a_note_stands_for_all_writing_until_it_is_recomputed() -> None:
 def test_a_note_outlives_what_is_recomputed_beside_a_writer(failed: bool) -> None:
     due, minute = DueMinutes(), MINUTES[0]
     noted(due, minute)
-    due.written([minute])
-    due.write([minute])
-    taken, over = due.take()
+    due.end_write([minute])
+    due.begin_write([minute])
+    taken, over = due.pop_due()
     assert (taken, over) == ({minute}, {})
     if failed:
         due.add(taken)
-    due.written([minute])
-    assert due.take() == ({minute}, {minute: 1})
+    due.end_write([minute])
+    assert due.pop_due() == ({minute}, {minute: 1})
 
 
 def test_a_note_that_may_be_done_is_made_anew_and_ends_with_the_next_one() -> None:
     due, minute = DueMinutes(), MINUTES[0]
     noted(due, minute)
-    due.written([minute])
-    taken, _ = due.take()
+    due.end_write([minute])
+    taken, _ = due.pop_due()
     due.add(taken)  # what was said of it may have reached the store
     assert noted(due, minute) == {minute: 2}
-    assert due.take() == ({minute}, {})
-    due.written([minute])
-    assert due.take() == ({minute}, {minute: 2})
+    assert due.pop_due() == ({minute}, {})
+    due.end_write([minute])
+    assert due.pop_due() == ({minute}, {minute: 2})
 
 
 def test_a_note_whose_answer_was_lost_ends_when_its_minute_is_recomputed() -> None:
     due, minute = DueMinutes(), MINUTES[0]
-    due.write([minute])
+    due.begin_write([minute])
     assert due.to_note([minute], 0.0) == {minute: 1}
-    due.withdraw([minute])
-    assert due.take() == (set(), {})
+    due.cancel_write([minute])
+    assert due.pop_due() == (set(), {})
     due.add([minute])
-    taken, over = due.take()
+    taken, over = due.pop_due()
     assert (taken, over) == ({minute}, {minute: 1})
     due.done(over)
     due.add(taken)
-    assert due.take() == ({minute}, {})
+    assert due.pop_due() == ({minute}, {})
 
 
 def test_a_note_that_grows_old_is_made_anew_for_the_next_attempt() -> None:
@@ -224,7 +224,7 @@ def test_a_note_that_grows_old_is_made_anew_for_the_next_attempt() -> None:
     assert due.to_note([minute], RENEWED_AFTER) == {}
     renewed = due.to_note([minute], TICK)
     assert renewed == {minute: 2}
-    due.stand(renewed, TICK)
+    due.noted(renewed, TICK)
     assert due.to_note([minute], TICK + RENEWED_AFTER) == {}
-    due.written([minute])
-    assert due.take() == ({minute}, {minute: 2})
+    due.end_write([minute])
+    assert due.pop_due() == ({minute}, {minute: 2})

@@ -54,9 +54,9 @@ class WatchedRollups(Rollups):
 
     def note(self, minutes: set[Minute]) -> None:
         """As if this worker had written rows of them."""
-        self._minutes.write(minutes)
-        self._minutes.stand(self._minutes.to_note(minutes, 0.0), 0.0)
-        self._minutes.written(minutes)
+        self._minutes.begin_write(minutes)
+        self._minutes.noted(self._minutes.to_note(minutes, 0.0), 0.0)
+        self._minutes.end_write(minutes)
 
     def _recompute(self, table: str, periods: Sequence[datetime], length: timedelta) -> None:
         self.store.wait(60.0)
