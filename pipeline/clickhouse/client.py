@@ -101,6 +101,17 @@ def connect(store: ClickHouse) -> Client:
     return client
 
 
+@contextmanager
+def connected(store: ClickHouse) -> Iterator[Client]:
+    """Connect for the statements inside. Raises StoreUnavailable, also for theirs, CertificateUnreadable."""
+    client = connect(store)
+    try:
+        with store_unavailable(store):
+            yield client
+    finally:
+        client.close()
+
+
 class Connection:
     """A client for several threads, connected when the first of them asks for it."""
 

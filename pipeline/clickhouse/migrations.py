@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from clickhouse_connect.driver.client import Client
 from clickhouse_connect.driver.exceptions import ClickHouseError
 
-from pipeline.clickhouse.client import connect, first_line, store_unavailable
+from pipeline.clickhouse.client import connect, connected, first_line, store_unavailable
 from pipeline.clickhouse.layout import databases, placed
 from pipeline.clickhouse.sql_files import APPLIED, DIRECTORY, Migration, migrations, outdated
-from pipeline.clickhouse.view_files import RECORDED, View, gone, views
+from pipeline.clickhouse.view_files import RECORDED, removed, views
 from pipeline.errors import DatabaseOutdated, MigrationChanged, MigrationRefused, StoreUnavailable
 from schemas.settings import ClickHouse, Settings
 
@@ -35,28 +35,34 @@ def apply(
     """
     say = progress or (lambda line: None)
     store = settings.clickhouse
-    client = connect(store)
-    try:
-        with store_unavailable(store):
-            shards = _shards(client, store)
-            for statement in (*databases(store), *placed(APPLIED, store)):
-                client.command(statement, settings=_patience(store))
-            applied = _applied(client, store)
+    with closing(connect(store)) as client:
+        database = _Database(client, store)
+        database.create()
+        applied = database.applied()
         files = migrations(directory)
         _require_known(applied, files, store)
-        missing = [migration for migration in files if migration.name not in applied]
-        for migration in missing:
-            _run(client, store, migration, shards)
+        new = [migration for migration in files if migration.name not in applied]
+        for migration in new:
+            for number, statement in enumerate(migration.statements, 1):
+                database.run(statement, f"statement {number} of migration {migration.name}")
+            database.record([(migration.name, migration.sha256)])
             say(f"applied {migration.name}")
         all_views = views(directory)
         made = [view for view in all_views if applied.get(view.recorded) != view.sha256]
-        dropped = gone(applied, all_views)
+        dropped = removed(applied, all_views)
         if made or dropped:
-            _remake(client, store, made, dropped, shards)
+            there = database.views()
+            for name in dropped:
+                database.drop(name)
+            for view in made:
+                # Replacing it in one statement would need rights with which a user can drop and fill tables.
+                if view.name in there:
+                    database.drop(view.name)
+                database.run(view.text, f"view {view.name}")
+            database.record([(view.recorded, view.sha256) for view in made])
+            database.record([(RECORDED + name, _DROPPED) for name in dropped])
             say(f"made {len(made)} views, dropped {len(dropped)}")
-        return [*(migration.name for migration in missing), *(view.recorded for view in made)]
-    finally:
-        client.close()
+        return [*(migration.name for migration in new), *(view.recorded for view in made)]
 
 
 def missing(store: ClickHouse, *, with_views: bool = True) -> list[str]:
@@ -64,21 +70,23 @@ def missing(store: ClickHouse, *, with_views: bool = True) -> list[str]:
 
     Blocks. Raises StoreUnavailable, also when the database does not exist.
     """
-    client = connect(store)
-    try:
-        with store_unavailable(store):
-            applied = _applied(client, store)
-    finally:
-        client.close()
-    return lacking(applied, with_views=with_views)
+    with connected(store) as client:
+        applied = _Database(client, store).applied()
+    return missing_of(applied, with_views=with_views)
 
 
-def lacking(applied: dict[str, str], *, with_views: bool = True) -> list[str]:
+def missing_of(applied: dict[str, str], *, with_views: bool = True) -> list[str]:
     """Return the same as `missing`, from {name: digest} of what was applied."""
     tables = [migration.name for migration in migrations() if migration.name not in applied]
     if tables or not with_views:
         return tables
     return [view.recorded for view in views() if applied.get(view.recorded) != view.sha256]
+
+
+def applied_of(rows: Iterable[Sequence[Any]]) -> dict[str, str]:
+    """Return {name: digest} from rows of `schema_migrations`, without dropped views."""
+    texts = {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}
+    return {name: sha256 for name, sha256 in texts.items() if sha256 != _DROPPED}
 
 
 def _require_known(applied: dict[str, str], files: Sequence[Migration], store: ClickHouse) -> None:
@@ -90,100 +98,86 @@ def _require_known(applied: dict[str, str], files: Sequence[Migration], store: C
             raise MigrationChanged(migration.name)
 
 
-def _shards(client: Client, store: ClickHouse) -> int:
-    """Return how many shards the cluster has; 0 without one."""
-    if not store.cluster:
-        return 0
-    query = "SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = {name:String}"
-    ((shards,),) = client.query(query, parameters={"name": store.cluster}).result_rows
-    if not shards:
-        advice = "see SELECT cluster FROM system.clusters, and correct clickhouse.cluster"
-        raise StoreUnavailable(store.url, f"it knows no cluster {store.cluster}", advice=advice, heals=False)
-    return int(shards)
+class _Database:
+    """The database of these settings, on one server or on every shard of a cluster."""
 
+    def __init__(self, client: Client, store: ClickHouse) -> None:
+        """Raises StoreUnavailable, also for a cluster that the server does not know."""
+        self._client = client
+        self._store = store
+        # Then a statement for all nodes fails before the client stops waiting for it.
+        patience = {"distributed_ddl_task_timeout": max(1, int(store.timeout_seconds) - 1)}
+        self._settings = patience if store.cluster else None
+        self._shards = self._shards_of_cluster() if store.cluster else 0
 
-def _patience(store: ClickHouse) -> dict[str, Any] | None:
-    """Return settings with which a statement for all nodes fails before the client stops waiting for it."""
-    return {"distributed_ddl_task_timeout": max(1, int(store.timeout_seconds) - 1)} if store.cluster else None
+    def create(self) -> None:
+        """Create the database, and its table of what was applied."""
+        with store_unavailable(self._store):
+            for statement in (*databases(self._store), *placed(APPLIED, self._store)):
+                self._client.command(statement, settings=self._settings)
 
+    def applied(self) -> dict[str, str]:
+        """Return {name: digest} of what was applied, on a cluster of what every shard has recorded."""
+        query = f"SELECT name, sha256 FROM {self._store.database}.schema_migrations FINAL"
+        if self._store.cluster:
+            query += f" GROUP BY name, sha256 HAVING uniqExact(_shard_num) = {self._shards}"
+        with store_unavailable(self._store):
+            return applied_of(self._client.query(query).result_rows)
 
-def _applied(client: Client, store: ClickHouse) -> dict[str, str]:
-    """Return {name: digest} of what was applied on every shard."""
-    query = f"SELECT name, sha256 FROM {store.database}.schema_migrations FINAL"
-    if store.cluster:
-        query += " GROUP BY name, sha256 HAVING uniqExact(_shard_num) = {shards:UInt32}"
-    rows = client.query(query, parameters={"shards": _shards(client, store)}).result_rows
-    return known(rows)
+    def views(self) -> set[str]:
+        """Return the names of the views that are there."""
+        cluster = self._store.cluster
+        tables = f"clusterAllReplicas('{cluster}', system.tables)" if cluster else "system.tables"
+        with store_unavailable(self._store):
+            rows = self._client.query(
+                _VIEWS_THERE.format(tables=tables), parameters={"name": self._store.database}
+            ).result_rows
+        return {name for (name,) in rows}
 
+    def run(self, statement: str, what: str) -> None:
+        """Run a statement in its places. Raises MigrationRefused of `what`, StoreUnavailable."""
+        with store_unavailable(self._store), _refused(what):
+            for placed_one in placed(statement, self._store):
+                self._client.command(placed_one, settings=self._settings)
 
-def known(rows: Iterable[Sequence[Any]]) -> dict[str, str]:
-    """Return {name: digest} from rows of `schema_migrations`, without dropped views."""
-    texts = {name: sha256.decode() if isinstance(sha256, bytes) else sha256 for name, sha256 in rows}
-    return {name: sha256 for name, sha256 in texts.items() if sha256 != _DROPPED}
+    def drop(self, view: str) -> None:
+        self.run(f"DROP VIEW IF EXISTS {{database}}.{view}", f"to drop view {view}")
 
+    def record(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Record on every shard what was applied, so that one that was added later is found to lack it."""
+        if not rows:
+            return
+        with store_unavailable(self._store):
+            for shard in range(1, self._shards + 1) if self._store.cluster else (None,):
+                self._client.insert(
+                    "schema_migrations",
+                    rows,
+                    column_names=["name", "sha256"],
+                    database=self._store.database,
+                    settings=None if shard is None else {"insert_shard_id": shard},
+                )
 
-def _run(client: Client, store: ClickHouse, migration: Migration, shards: int) -> None:
-    for number, piece in enumerate(migration.statements, 1):
-        with _refused(store, f"statement {number} of migration {migration.name}"):
-            for statement in placed(piece, store):
-                client.command(statement, settings=_patience(store))
-    _note(client, store, [(migration.name, migration.sha256)], shards)
-
-
-def _remake(
-    client: Client, store: ClickHouse, made: Sequence[View], dropped: Sequence[str], shards: int
-) -> None:
-    """Drop views and make others, in this order; record it when all are there."""
-    there = _views_there(client, store)
-    for name in dropped:
-        _drop(client, store, name)
-    for view in made:
-        # Replacing it in one statement would need rights with which a user can drop and fill tables.
-        if view.name in there:
-            _drop(client, store, view.name)
-        with _refused(store, f"view {view.name}"):
-            for statement in placed(view.text, store):
-                client.command(statement, settings=_patience(store))
-    _note(client, store, [(view.recorded, view.sha256) for view in made], shards)
-    _note(client, store, [(RECORDED + name, _DROPPED) for name in dropped], shards)
-
-
-def _drop(client: Client, store: ClickHouse, name: str) -> None:
-    with _refused(store, f"to drop view {name}"):
-        for statement in placed(f"DROP VIEW IF EXISTS {{database}}.{name}", store):
-            client.command(statement, settings=_patience(store))
-
-
-def _views_there(client: Client, store: ClickHouse) -> set[str]:
-    tables = f"clusterAllReplicas('{store.cluster}', system.tables)" if store.cluster else "system.tables"
-    query = _VIEWS_THERE.format(tables=tables)
-    with store_unavailable(store):
-        rows = client.query(query, parameters={"name": store.database}).result_rows
-    return {name for (name,) in rows}
+    def _shards_of_cluster(self) -> int:
+        store, query = (
+            self._store,
+            "SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = {name:String}",
+        )
+        with store_unavailable(store):
+            ((shards,),) = self._client.query(query, parameters={"name": store.cluster}).result_rows
+        if not shards:
+            advice = "see SELECT cluster FROM system.clusters, and correct clickhouse.cluster"
+            raise StoreUnavailable(
+                store.url, f"it knows no cluster {store.cluster}", advice=advice, heals=False
+            )
+        return int(shards)
 
 
 @contextmanager
-def _refused(store: ClickHouse, what: str) -> Iterator[None]:
-    """Turn a refused statement into MigrationRefused, and a missing answer into StoreUnavailable."""
-    with store_unavailable(store):
-        try:
-            yield
-        except ClickHouseError as error:
-            if getattr(error, "code", None) is None:
-                raise
-            raise MigrationRefused(what, first_line(error)) from error
-
-
-def _note(client: Client, store: ClickHouse, rows: Sequence[tuple[str, str]], shards: int) -> None:
-    """Record on every shard what was applied, so that one that was added later is found to lack it."""
-    if not rows:
-        return
-    with store_unavailable(store):
-        for shard in range(1, shards + 1) if store.cluster else (None,):
-            client.insert(
-                "schema_migrations",
-                rows,
-                column_names=["name", "sha256"],
-                database=store.database,
-                settings=None if shard is None else {"insert_shard_id": shard},
-            )
+def _refused(what: str) -> Iterator[None]:
+    """Turn a refused statement into MigrationRefused; a missing answer stays as it is."""
+    try:
+        yield
+    except ClickHouseError as error:
+        if getattr(error, "code", None) is None:
+            raise
+        raise MigrationRefused(what, first_line(error)) from error

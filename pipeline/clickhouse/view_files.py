@@ -44,15 +44,15 @@ def views(directory: Path = DIRECTORY) -> list[View]:
 
 def in_order(texts: Mapping[str, str], tables: str) -> list[View]:
     """Return the views of texts by name, each after those it reads; `tables` is a digest of the tables."""
-    asked = {name: _asked(name, text) & texts.keys() for name, text in texts.items()}
+    reads = {name: _reads(name, text) & texts.keys() for name, text in texts.items()}
     digests: dict[str, str] = {}
-    for name in TopologicalSorter({name: sorted(asked[name]) for name in sorted(asked)}).static_order():
-        parts = (tables, texts[name], *(digests[each] for each in sorted(asked[name])))
+    for name in TopologicalSorter({name: sorted(reads[name]) for name in sorted(reads)}).static_order():
+        parts = (tables, texts[name], *(digests[each] for each in sorted(reads[name])))
         digests[name] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     return [View(name, texts[name], sha256) for name, sha256 in digests.items()]
 
 
-def gone(applied: Iterable[str], now: Iterable[View]) -> list[str]:
+def removed(applied: Iterable[str], now: Iterable[View]) -> list[str]:
     """Return the names of the applied views that no longer exist."""
     kept = {view.recorded for view in now}
     return sorted(
@@ -70,5 +70,5 @@ def _made(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
                 yield found[1], statement
 
 
-def _asked(name: str, text: str) -> set[str]:
+def _reads(name: str, text: str) -> set[str]:
     return set(_NAMED.findall(text)) - {name}

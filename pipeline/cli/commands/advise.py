@@ -66,15 +66,11 @@ def advise(
     settings = load_running(config, data_dir).settings
     from pipeline.advice.reading import latest_range, read_advice
     from pipeline.advice.text import as_text
-    from pipeline.clickhouse.client import connect, store_unavailable
+    from pipeline.clickhouse.client import connected
 
-    client = connect(settings.clickhouse)
-    try:
-        with store_unavailable(settings.clickhouse):
-            start, end = latest_range(time.time(), seconds)
-            advice = read_advice(client, settings.clickhouse.database, start, end, models)
-    finally:
-        client.close()
+    with connected(settings.clickhouse) as client:
+        start, end = latest_range(time.time(), seconds)
+        advice = read_advice(client, settings.clickhouse.database, start, end, models)
     if as_json:
         click.echo(msgspec.json.encode(advice).decode())
         return

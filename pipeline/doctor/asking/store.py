@@ -13,7 +13,7 @@ from clickhouse_connect.driver.client import Client
 
 from connectors.process.addresses import shown
 from pipeline.clickhouse.client import connect, store_unavailable
-from pipeline.clickhouse.migrations import known, lacking
+from pipeline.clickhouse.migrations import applied_of, missing_of
 from pipeline.clickhouse.rights import LOCAL
 from pipeline.clickhouse.sql_files import migrations, outdated
 from pipeline.clickhouse.view_files import RECORDED
@@ -177,11 +177,11 @@ def _migrations(client: Client, store: ClickHouse) -> tuple[tuple[str, ...], tup
     )
     if there.result_rows[0][0]:
         rows = client.query(f"SELECT name, toString(sha256) FROM {table} FINAL").result_rows
-        applied = known(rows)
+        applied = applied_of(rows)
     files = migrations()
     changed = tuple(file.name for file in files if applied.get(file.name, file.sha256) != file.sha256)
     of_tables = [name for name in applied if not name.startswith(RECORDED)]
-    return tuple(lacking(applied)), (*changed, *outdated(of_tables, files))
+    return tuple(missing_of(applied)), (*changed, *outdated(of_tables, files))
 
 
 def _written(client: Client, store: ClickHouse) -> float | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.clickhouse.sql_files import DIRECTORY, VIEWS
-from pipeline.clickhouse.view_files import gone, in_order, views
+from pipeline.clickhouse.view_files import in_order, removed, views
 
 A = "CREATE VIEW {database}.a AS SELECT * FROM {database}.t FINAL"
 B = "CREATE VIEW {database}.b AS SELECT * FROM {database}.a"
@@ -38,7 +38,7 @@ def test_other_tables_make_all_views_again() -> None:
 
 
 def test_a_view_without_a_file_is_gone() -> None:
-    assert gone(["0001_a.sql", "views/a", "views/b"], in_order({"a": A}, "")) == ["b"]
+    assert removed(["0001_a.sql", "views/a", "views/b"], in_order({"a": A}, "")) == ["b"]
 
 
 def test_views_that_ask_each_other_are_refused() -> None:
