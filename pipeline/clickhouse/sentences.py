@@ -170,6 +170,9 @@ _SIZED = (
     "concat(toString({0}), ' tokens'))"
 )
 """So many tokens, in bytes if the size of a token is known."""
+
+# Tuples in `rated` and `shadowed` of `briefing.sql`: 1 replica, 2 tokens of prefill, 3 GPU-seconds a token,
+# 4 their basis, 5 tokens it has room for, 6 unknown until, 7 incomplete until, 8 lost at.
 _LEAST, _MOST = (f"array{end}(rate -> rate.5, rated)" for end in ("Min", "Max"))
 """Least and most tokens for which a rank of the finding's replicas has room; 0 if an engine does not say."""
 _FROM_TO = (
@@ -236,7 +239,7 @@ _SAID = re.compile(r"\{say:([\w ]+)\}")
 _PIECE = re.compile(r"\{(\w+)\}|([^{}]+)")
 
 
-def spoken(text: str) -> str:
+def filled_in(text: str) -> str:
     """Return a text of SQL with what it says filled in. Raises KeyError for a name that is none."""
     return _SAID.sub(lambda found: expression(found[1]), text)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import schemas
 from pipeline.clickhouse import grains
 from pipeline.clickhouse.comments import commented, comments
-from pipeline.clickhouse.sentences import spoken
+from pipeline.clickhouse.sentences import filled_in
 
 DIRECTORY = Path(schemas.__file__).parent / "clickhouse"
 TABLES, VIEWS, ROLLUPS = "tables", "views", "rollups"
@@ -59,7 +59,7 @@ def migrations(directory: Path = DIRECTORY) -> list[Migration]:
 def view_texts(directory: Path = DIRECTORY) -> list[str]:
     """Return the texts of the view files, in the order of their names, with grains and texts filled in."""
     texts = [path.read_text("utf-8") for path in sorted((directory / VIEWS).glob("*.sql"))]
-    return [grains.of_view(spoken(text)) for text in texts]
+    return [grains.of_view(filled_in(text)) for text in texts]
 
 
 def rollup(table: str) -> str:

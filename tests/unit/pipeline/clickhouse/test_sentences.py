@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pipeline.clickhouse.sentences import ACTIONS, ARGUMENTS, TEXTS, TITLES, Cases, expression, spoken
+from pipeline.clickhouse.sentences import ACTIONS, ARGUMENTS, TEXTS, TITLES, Cases, expression, filled_in
 from pipeline.clickhouse.sql_files import DIRECTORY, VIEWS
 
 BRIEFING = (DIRECTORY / VIEWS / "briefing.sql").read_text("utf-8")
@@ -19,9 +19,9 @@ def words(cases: Cases) -> list[str]:
 
 def test_the_view_names_each_text_and_no_other() -> None:
     assert set(re.findall(r"\{say:([\w ]+)\}", BRIEFING)) == {"title", "action", *TEXTS}
-    assert "{say:" not in spoken(BRIEFING)
+    assert "{say:" not in filled_in(BRIEFING)
     with pytest.raises(KeyError):
-        spoken("SELECT {say:nothing}")
+        filled_in("SELECT {say:nothing}")
 
 
 def test_each_kind_has_a_title_and_an_action() -> None:
