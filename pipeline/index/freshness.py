@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 from pipeline.index.answers import IndexState
+from pipeline.index.questions.refused import QuestionRefused
 
 STALE_SECONDS = 5.0
 """An index that last knew the whole log longer ago than this is not ready, and its answers say so."""
@@ -37,7 +38,7 @@ class Freshness:
             self._current_at[partition] = max(self._current_at[partition], at)
             self.ready = self.ready or min(self._current_at.values()) > -math.inf
 
-    def went_back(self) -> None:
+    def reached_moment(self) -> None:
         """Note that the log was read up to the past moment."""
         self.ready = True
 
@@ -56,6 +57,11 @@ class Freshness:
         """Return the state that answers carry, once the index is ready."""
         age = self.age(now)
         return IndexState(round(age, 3), age > self._stale_seconds, self.lag, self.at)
+
+    def require_ready(self, now: float) -> None:
+        """Raise QuestionRefused unless every partition has been read to its end at least once."""
+        if not self.ready:
+            raise QuestionRefused("not_ready", self.unready(now) or "")
 
     def unready(self, now: float) -> str | None:
         """Return why the index is not ready, None if it is."""

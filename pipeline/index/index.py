@@ -9,8 +9,8 @@ import numpy as np
 
 from pipeline.index.answers import Answer, InstanceMatch, RankMatch, SourceState
 from pipeline.index.following.sources import IndexedSource, Sources
-from pipeline.index.holdings.holdings import NO_BESIDE
-from pipeline.index.holdings.matching import Beside
+from pipeline.index.holdings.holdings import NO_EXTRA_HOLDERS
+from pipeline.index.holdings.matching import ExtraHolders
 from pipeline.index.holdings.usable import NOT_NAMED, WHOLE
 from pipeline.index.pools.tiers import window_of
 from pipeline.index.questions.chains import Chain, Chains, chains_of
@@ -67,22 +67,22 @@ class Index:
         """
         hashes, ends = chains
         longest = int(np.diff(ends, prepend=0).max(initial=0))
-        beside = self._beside(scopes, hashes, ends) if self._sources.granular else NO_BESIDE
+        extra = self._extra_holders(scopes, hashes, ends) if self._sources.granular else NO_EXTRA_HOLDERS
         matches = self._sources.holdings.match(
-            scopes, hashes, ends, beside, longest=longest, default_size=about.block_size
+            scopes, hashes, ends, extra, longest=longest, default_size=about.block_size
         )
         if about.limit:
             matches = matches[np.lexsort((-matches["disk_tokens"], matches["chain"]))]
         answers = [Answer({}, {}) for _ in ends]
-        self._tell(answers, about, matches.tolist(), now)
+        self._fill(answers, about, matches.tolist(), now)
         return answers
 
-    def _tell(self, answers: list[Answer], about: About, rows: list[tuple[Any, ...]], now: float) -> None:
+    def _fill(self, answers: list[Answer], about: About, rows: list[tuple[Any, ...]], now: float) -> None:
         wanted, lora, limit = about.instance_id, about.lora_name, about.limit
         of_match = self._sources.of_match
-        for chain, number, _, _, blocks, gpu, cpu, disk, most, most_tokens, doubts in rows:
+        for chain, number, _, _, blocks, gpu, cpu, disk, at_most, at_most_tokens, doubts in rows:
             source = of_match(number)
-            replica, rank, trust, last_batch_at, doubted = source.told or source.tell()
+            replica, rank, trust, last_batch_at, doubted = source.facts or source.find_facts()
             if (wanted is not None and replica != wanted) or (lora is not None and not source.uses(lora)):
                 continue
             instances = answers[chain].instances
@@ -98,8 +98,8 @@ class Index:
                 trust,
                 _age(last_batch_at, now),
                 upper_bound=doubts & doubted != 0,
-                lower_bound=most > blocks,
-                at_most_tokens=most_tokens,
+                lower_bound=at_most > blocks,
+                at_most_tokens=at_most_tokens,
             )
             if known is None:
                 dp = {rank: gpu}
@@ -111,7 +111,7 @@ class Index:
                 known.dp[rank] = gpu
                 known.ranks[rank] = match
 
-    def _beside(self, scopes: Any, hashes: Hashes, ends: np.ndarray) -> Beside:
+    def _extra_holders(self, scopes: Any, hashes: Hashes, ends: np.ndarray) -> ExtraHolders:
         """Return what pools of two granularities hold, which is not in the table."""
         numbers = self._sources.scopes
         pools = [
@@ -127,26 +127,26 @@ class Index:
             for at, size in _held(pool, blocks.tolist(), needs_first=needs_first)
         ]
         if not found:
-            return NO_BESIDE
+            return NO_EXTRA_HOLDERS
         columns = np.array(found, np.int64).T
-        return Beside(*(np.ascontiguousarray(column) for column in columns))
+        return ExtraHolders(*(np.ascontiguousarray(column) for column in columns))
 
     def trusts(self, scopes: Any) -> dict[str, Trust]:
         """Return the replicas in these scopes, each with the worst trust of its ranks."""
         found = dict[str, Trust]()
         for source in self._within(scopes):
-            told = source.told or source.tell()
-            found[told.replica] = worst(told.trust, found.get(told.replica, "complete"))
+            facts = source.facts or source.find_facts()
+            found[facts.replica] = worst(facts.trust, found.get(facts.replica, "complete"))
         return found
 
     def replicas(self, now: float) -> list[SourceState]:
         """Return the state of every source, by replica and rank."""
-        told = [
+        states = [
             _state(source.residency, now)
             for source in self._sources.by_number.values()
             if source.residency is not None
         ]
-        return sorted(told, key=lambda one: (one.replica, one.dp_rank))
+        return sorted(states, key=lambda one: (one.replica, one.dp_rank))
 
 
 def _needs_first(pool: GranularPool, source: IndexedSource) -> bool:

@@ -17,7 +17,7 @@ from connectors.process.limited_log import LogLimiter
 from connectors.process.listening import ForeignPage, listening
 from connectors.process.login import Login
 from pipeline.index.answers import Answer, Problem, PromptsResponse, QueryResponse, ReplicasResponse
-from pipeline.index.choices.door import ChoicesDoor
+from pipeline.index.choices.endpoint import ChoicesEndpoint
 from pipeline.index.choices.log import ChoiceLog
 from pipeline.index.freshness import Freshness
 from pipeline.index.index import Index
@@ -32,7 +32,7 @@ OPEN = ("/healthz", "/livez", "/readyz", "/metrics", "/openapi.json")
 """Paths that need no token: none of them names a replica or a block."""
 BYTES_PER_HASH = 40
 """Of a request's JSON: no number takes more; with longer digests, ask about fewer blocks at once."""
-BYTES_BESIDE = 16 << 10
+BYTES_OVERHEAD = 16 << 10
 BODY_SECONDS = 5.0
 """A request whose body takes longer gets no answer."""
 MOST_ROWS = 50_000
@@ -63,14 +63,14 @@ class IndexServer:
         choices: ChoiceLog | None = None,
     ) -> None:
         """`choices`: where routers' choices are written; None: nowhere."""
-        self._choices = ChoicesDoor(index, freshness, metrics, settings, choices)
+        self._choices = ChoicesEndpoint(index, freshness, metrics, settings, choices)
         self._index = index
         self._freshness = freshness
         self._metrics = metrics
         self._settings = settings
         self._login = Login(settings.token)
         self._limiter = LogLimiter()
-        self._most_bytes = BYTES_BESIDE + BYTES_PER_HASH * MOST_HASHES
+        self._most_bytes = BYTES_OVERHEAD + BYTES_PER_HASH * MOST_HASHES
         self._runner: web.AppRunner | None = None
         self._under_way = 0
         self._unread_bytes = 0
@@ -144,9 +144,7 @@ class IndexServer:
         self._room_for(0)
         self._under_way += 1
         try:
-            if not self._freshness.ready:
-                unready = self._freshness.unready(time.monotonic())
-                raise QuestionRefused("not_ready", unready or "")
+            self._freshness.require_ready(time.monotonic())
             question = asked(await self._body(request), most_hashes=MOST_HASHES)
             began = time.perf_counter()
             answers = await self._answers(question)
@@ -190,7 +188,7 @@ class IndexServer:
     async def _post_choices(self, request: web.Request) -> web.Response:
         self._choices.enter()
         try:
-            return _json(await self._choices.take(await self._body(request)))
+            return _json(await self._choices.accept(await self._body(request)))
         finally:
             self._choices.leave()
 
@@ -226,8 +224,7 @@ class IndexServer:
         return answers
 
     async def _replicas(self, _request: web.Request) -> web.Response:
-        if not self._freshness.ready:
-            raise QuestionRefused("not_ready", self._freshness.unready(time.monotonic()) or "")
+        self._freshness.require_ready(time.monotonic())
         state = self._freshness.state(time.monotonic())
         return _json(ReplicasResponse(self._index.replicas(self._moment()), state))
 

@@ -36,9 +36,9 @@ _log = structlog.get_logger(__name__)
 
 
 async def serve(
-    settings: Settings, stop: asyncio.Event, told: Callable[[str], None], *, at: float | None = None
+    settings: Settings, stop: asyncio.Event, on_address: Callable[[str], None], *, at: float | None = None
 ) -> None:
-    """Answer until `stop`, about the present or a past moment `at`; `told` is called with the address.
+    """Answer until `stop`, about the present or a past moment `at`; `on_address` is called with the address.
 
     For the present, wait until brokers and topics exist. Raises PortUnavailable, and whatever `Follower` and
     `past` raise.
@@ -50,11 +50,11 @@ async def serve(
     choices = ChoiceLog(settings) if settings.index.choices and at is None else None
     server = IndexServer(Index(sources), freshness, metrics, settings.index, choices)
     await server.start()
-    told(server.url)
+    on_address(server.url)
     try:
         if at is None:
             following = _follow(settings, sources, freshness, metrics)
-            await done_before(stop, asyncio.create_task(_beside(following, choices)))
+            await done_before(stop, asyncio.create_task(_follow_and_connect(following, choices)))
         elif await done_before(stop, asyncio.create_task(_go_back(settings, sources, freshness, at))):
             await stop.wait()
     finally:
@@ -63,7 +63,7 @@ async def serve(
             await choices.stop()
 
 
-async def _beside(following: Coroutine[Any, Any, None], choices: ChoiceLog | None) -> None:
+async def _follow_and_connect(following: Coroutine[Any, Any, None], choices: ChoiceLog | None) -> None:
     """Follow the log and meanwhile connect to the topic of choices: neither waits for the other."""
     connecting = [] if choices is None else [choices.connect()]
     tasks = [asyncio.create_task(each) for each in (following, *connecting)]
@@ -85,7 +85,7 @@ async def _follow(settings: Settings, sources: Sources, freshness: Freshness, me
 async def _go_back(settings: Settings, sources: Sources, freshness: Freshness, at: float) -> None:
     await aside(warm_up)
     found = await past(settings, at, sources=sources, share=settings.index.share)
-    freshness.went_back()
+    freshness.reached_moment()
     _log.info("read the log up to the moment", at=at, records=found.records, whole_from=found.whole_from)
 
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
-from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from connectors.process.collector import GC_THRESHOLD
 from connectors.process.leaving import aside
@@ -27,9 +23,9 @@ from pipeline.errors import (
     CheckpointDamaged,
     CheckpointFormatUnknown,
     CheckpointUnreadable,
-    KafkaUnavailable,
 )
 from pipeline.index.following.applying import Applying, portions
+from pipeline.index.following.log_consumer import log_consumer
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.sources import Sources
 from pipeline.index.freshness import Freshness
@@ -41,7 +37,6 @@ from pipeline.kafka.topics import check, describe, require_rights
 from pipeline.reading.events_reader import EventsReader
 from schemas.settings import Settings, shard_numbers
 
-_FETCH_BYTES = 4 << 20
 _FETCH_WAIT_MS = 100
 _AT_ONCE_RECORDS = 64
 """Unpacked in one go, while questions wait; everything fetched may come to tens of megabytes."""
@@ -113,7 +108,7 @@ class Follower:
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
         share = [*self._states]
-        async with self._consumer() as consumer:
+        async with log_consumer(self._settings.kafka, fetch_max_wait_ms=_FETCH_WAIT_MS) as consumer:
             places = {TopicPartition(self._topic, partition): partition for partition in share}
             consumer.assign([*places])
             for place, partition in places.items():
@@ -124,21 +119,6 @@ class Follower:
             }
             await self._follow(consumer, places, applying, watch)
 
-    @asynccontextmanager
-    async def _consumer(self) -> AsyncIterator[AIOKafkaConsumer]:
-        kafka = self._settings.kafka
-        try:
-            async with started_consumer(
-                enable_auto_commit=False,
-                auto_offset_reset="none",
-                fetch_max_wait_ms=_FETCH_WAIT_MS,
-                max_partition_fetch_bytes=_FETCH_BYTES,
-                **client_options(kafka),
-            ) as consumer:
-                yield consumer
-        except KAFKA_FAILURES as error:
-            raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
-
     async def _load(self, share: Sequence[int], partitions: int, ids: Mapping[str, str]) -> None:
         kafka = self._settings.kafka
         found = load(kafka, topic=self._topic, checkpoints=self._checkpoints, partitions=share)
@@ -146,23 +126,15 @@ class Follower:
             # The follower writes to no topic, so only the one that it reads must be the same.
             require_same(loaded.topics, {self._topic: ids.get(self._topic, "")})
             state = IndexedPartition(partition, self._settings.worker, self._sources, partitions=partitions)
-            await self._take_over(state, loaded)
+            await self._restore(state, loaded)
             self._states[partition] = state
 
-    async def _take_over(self, state: IndexedPartition, loaded: Loaded) -> None:
+    async def _restore(self, state: IndexedPartition, loaded: Loaded) -> None:
         try:
             await aside(lambda: state.load(loaded.latest))
         except (CheckpointCorrupt, CheckpointDamaged, CheckpointFormatUnknown) as error:
             raise CheckpointUnreadable(self._checkpoints, state.partition, str(error)) from error
-        go_on(
-            state,
-            self._topic,
-            state.partition,
-            fresh=not loaded.latest,
-            beginning=loaded.beginning,
-            end=loaded.end,
-            lost=self._metrics.lost.inc,
-        )
+        self._go_on(state, not loaded.latest, loaded.beginning, loaded.end)
         _log.info(
             "checkpoint loaded",
             partition=state.partition,
@@ -170,6 +142,10 @@ class Follower:
             next_offset=state.next_offset,
             behind=loaded.end - state.next_offset,
         )
+
+    def _go_on(self, state: IndexedPartition, fresh: bool, beginning: int, end: int) -> None:
+        lost = self._metrics.lost.inc
+        go_on(state, self._topic, state.partition, fresh=fresh, beginning=beginning, end=end, lost=lost)
 
     async def _fetched(
         self, consumer: AIOKafkaConsumer, places: Mapping[TopicPartition, int], watch: TopicWatch
@@ -187,15 +163,7 @@ class Follower:
             ends = await consumer.end_offsets(out_of_range)
             for place in out_of_range:
                 state = self._states[places[place]]
-                go_on(
-                    state,
-                    self._topic,
-                    state.partition,
-                    fresh=False,
-                    beginning=begins[place],
-                    end=ends[place],
-                    lost=self._metrics.lost.inc,
-                )
+                self._go_on(state, False, begins[place], ends[place])
                 consumer.seek(place, state.next_offset)
             return {}
 

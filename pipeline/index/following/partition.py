@@ -93,10 +93,10 @@ class IndexedPartition(PartitionState):
         super().set_aside(offset, refused)
         for key, source in self._indexed.items():
             if refused.names(*key):
-                source.told = None
+                source.facts = None
 
     def skip_removed(self, beginning: int) -> None:
         """Continue at `beginning`: the records before it that were not applied are gone."""
         super().skip_removed(beginning)
         for source in self._indexed.values():
-            source.told = None
+            source.facts = None

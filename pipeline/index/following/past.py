@@ -9,13 +9,10 @@ from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
-from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.applying.offered import offered
-from pipeline.errors import KafkaUnavailable
 from pipeline.index.following.applying import Applying, portions
+from pipeline.index.following.log_consumer import log_consumer
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
@@ -27,7 +24,6 @@ from schemas.settings import Settings, shard_numbers
 
 ALL = "0/1"
 """The share that is the whole log."""
-_FETCH_BYTES = 4 << 20
 _WAIT_MS = 1_000
 
 Key = tuple[str, int, str]
@@ -70,8 +66,7 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
     `sources`: an empty one to fill. `share`: which partitions to read, in the form of `index.share`. Raises
     KafkaUnavailable, TopicMissing, TopicHidden, RightMissing, OffsetGap, RecordFatal.
     """
-    kafka = settings.kafka
-    topic = topic_name(kafka, "events")
+    topic = topic_name(settings.kafka, "events")
     there = {found.name: found for found in await describe(settings)}
     there[topic].require("Read")
     partitions = there[topic].partitions
@@ -79,22 +74,14 @@ async def past(settings: Settings, at: float, *, sources: Sources | None = None,
     sources = Sources() if sources is None else sources
     reader, metrics = EventsReader(settings), IndexMetrics()
     records, begins = 0, list[float]()
-    try:
-        async with started_consumer(
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=_FETCH_BYTES,
-            **client_options(kafka),
-        ) as consumer:
-            for partition in range(number, partitions, indexes):
-                state = IndexedPartition(partition, settings.worker, sources, partitions=partitions)
-                place = TopicPartition(topic, partition)
-                begin, oldest = await _read(consumer, place, Applying(reader, state, metrics), at)
-                records += state.next_offset - begin
-                if begin:
-                    begins.append(oldest)
-    except KAFKA_FAILURES as error:
-        raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
+    async with log_consumer(settings.kafka) as consumer:
+        for partition in range(number, partitions, indexes):
+            state = IndexedPartition(partition, settings.worker, sources, partitions=partitions)
+            place = TopicPartition(topic, partition)
+            begin, oldest = await _read(consumer, place, Applying(reader, state, metrics), at)
+            records += state.next_offset - begin
+            if begin:
+                begins.append(oldest)
     return Past(Index(sources), sources, records, max(begins, default=None))
 
 

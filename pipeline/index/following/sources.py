@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pipeline.index.following.scopes import Scope, Scopes
 from pipeline.index.holdings.holdings import Holdings
-from pipeline.index.holdings.usable import IN_CHUNKS, LEAVE_UNSAID
+from pipeline.index.holdings.usable import IN_CHUNKS, UNANNOUNCED_REMOVALS
 from pipeline.index.pools.tiers import tier_of, window_of
 from pipeline.residency.counting.shared import OTHER_LORAS
 from pipeline.residency.granularity.two_sizes import GranularPool
@@ -18,7 +18,7 @@ _OF_CHUNKS = ("vllm", "")
 """Engines that load whole chunks of several blocks, or may, while their name is not known."""
 
 
-class Told(NamedTuple):
+class SourceFacts(NamedTuple):
     """What every match reports about its source."""
 
     replica: str
@@ -41,17 +41,17 @@ class IndexedSource:
     """Its pools of two granularities, by their numbers."""
     contents: int | None = None
     """Its second number, under which the table has its blocks by content hash; None while it has none."""
-    told: Told | None = None
+    facts: SourceFacts | None = None
     """As of the last record; None until a question needs it."""
 
-    def tell(self) -> Told:
+    def find_facts(self) -> SourceFacts:
         """Compute and keep what every match reports about the source."""
         assert self.residency is not None
         head = self.residency.head
-        trust = self.residency.overall_trust().trust
-        doubts = LEAVE_UNSAID | IN_CHUNKS if head.engine in _OF_CHUNKS else LEAVE_UNSAID
-        self.told = Told(head.replica, str(head.dp_rank), trust, head.connectivity.last_batch_at, doubts)
-        return self.told
+        trust, last_batch_at = self.residency.overall_trust().trust, head.connectivity.last_batch_at
+        doubts = UNANNOUNCED_REMOVALS | IN_CHUNKS if head.engine in _OF_CHUNKS else UNANNOUNCED_REMOVALS
+        self.facts = SourceFacts(head.replica, str(head.dp_rank), trust, last_batch_at, doubts)
+        return self.facts
 
     def names(self, lora: str) -> bool:
         """Return whether it is known to have used an adapter since it started; not all names are kept."""
@@ -63,7 +63,11 @@ class IndexedSource:
 
 
 class Sources:
-    """Every source of every partition that the index follows."""
+    """Every source of every partition that the index follows.
+
+    One with content hashes has a second number, as the table has its blocks under both hashes. A chain is of
+    hashes of one kind, so a question finds the source once.
+    """
 
     def __init__(self) -> None:
         self.holdings = Holdings()
@@ -94,14 +98,10 @@ class Sources:
 
     def applied(self, source: IndexedSource, residency: SourceResidency) -> None:
         """Take over what a record may have changed: the scope, and pools of two granularities."""
-        source.residency, source.told = residency, None
+        source.residency, source.facts = residency, None
         head = residency.head
-        if (head.hash_domain, head.model, head.tenant) != (
-            source.scope.hash_domain,
-            source.scope.model,
-            source.scope.tenant,
-        ):
-            scope = Scope(head.model, head.hash_domain, head.tenant)
+        scope = Scope(head.model, head.hash_domain, head.tenant)
+        if scope != source.scope:
             number = self.scopes.enter(scope)
             self.holdings.set_scope(source.number, number)
             if source.contents is not None:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from pipeline.index.holdings.long_array import LongArray
-from pipeline.index.holdings.rows import ROW, Rows, Spread, put_rows, take_rows
+from pipeline.index.holdings.rows import ROW, Rows, Spread, cut_rows, put_rows
 
 STEP: Final = 1 << 14
 """Slots moved in one go: tens of microseconds."""
@@ -46,7 +46,7 @@ class GrowingRows:
         before = len(self.array)
         low = max(0, before - STEP)
         # The last rows may have wrapped around to the first slots.
-        taken = take_rows(self.array, low, before)
+        taken = cut_rows(self.array, low, before)
         self._memory.lengthen(slots)
         self._put(low, taken)
 
@@ -55,7 +55,7 @@ class GrowingRows:
         while slots > 0 and self.growing:
             high = int(self.spread.grown)
             low = max(0, high - min(slots, STEP))
-            self._put(low, take_rows(self.array, low, high))
+            self._put(low, cut_rows(self.array, low, high))
             slots -= STEP
 
     def _put(self, low: int, taken: Rows) -> None:

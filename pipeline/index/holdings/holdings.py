@@ -19,7 +19,7 @@ from pipeline.index.holdings.counting import (
 )
 from pipeline.index.holdings.growing_rows import GrowingRows
 from pipeline.index.holdings.long_array import LongArray
-from pipeline.index.holdings.matching import MATCH, SOURCE, Beside, Pools, Scratch, match
+from pipeline.index.holdings.matching import MATCH, SOURCE, ExtraHolders, Pools, Scratch, match
 from pipeline.index.holdings.sets import ROWS_USED, Words, no_counts
 from pipeline.index.holdings.size_lists import SizeLists
 from pipeline.index.holdings.usable import NOBODY, POOL
@@ -38,7 +38,7 @@ SWEPT_AT_ONCE = 1 << 16
 LEAST_SCRATCH = 1 << 12
 
 Matches = np.ndarray
-NO_BESIDE = Beside(*(np.empty(0, np.int64) for _ in range(4)))
+NO_EXTRA_HOLDERS = ExtraHolders(*(np.empty(0, np.int64) for _ in range(4)))
 
 
 class TooManyPools(Exception):
@@ -127,10 +127,10 @@ class Holdings:
     def describe(self, pool: int, sizes: Sequence[int], window: int, *, doubts: int = 0) -> None:
         """Set a pool's block sizes, by their codes, its group's window, and the doubts about its blocks."""
         assert len(sizes) <= MOST_SIZES
-        begin = self._sizes.take(sizes)
+        begin = self._sizes.acquire(sizes)
         self._known = self._known._replace(sizes=self._sizes.array)
         row = self._known.pools[pool]
-        self._sizes.give_back(int(row["sizes"]), int(row["size_codes"]))
+        self._sizes.release(int(row["sizes"]), int(row["size_codes"]))
         row["sizes"], row["size_codes"], row["window"] = begin, len(sizes), window
         row["doubts"] = doubts
 
@@ -146,7 +146,7 @@ class Holdings:
         else:
             self._known.pools["next"][before] = row["next"]
         row["source"] = NOBODY
-        self._sizes.give_back(int(row["sizes"]), int(row["size_codes"]))
+        self._sizes.release(int(row["sizes"]), int(row["size_codes"]))
         if self._held[pool]:
             self._retired[pool] = True
             self._to_sweep.add(pool)
@@ -251,7 +251,7 @@ class Holdings:
         scopes: np.ndarray,
         hashes: Hashes,
         ends: np.ndarray,
-        beside: Beside,
+        extra: ExtraHolders,
         *,
         longest: int,
         default_size: int,
@@ -282,7 +282,7 @@ class Holdings:
                 scopes,
                 hashes,
                 ends,
-                beside,
+                extra,
                 default_size,
                 scratch,
             )

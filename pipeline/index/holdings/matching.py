@@ -18,7 +18,7 @@ from pipeline.index.holdings.usable import (
     IN_WORD,
     NOBODY,
     SIX,
-    any_untold,
+    any_unknown_window,
     doubts_about,
     usable_end,
 )
@@ -40,13 +40,13 @@ MATCH: Final = np.dtype(
         ("gpu_tokens", np.int64),
         ("cpu_tokens", np.int64),
         ("disk_tokens", np.int64),
-        ("most", np.int32),
-        ("most_tokens", np.int64),
+        ("at_most", np.int32),
+        ("at_most_tokens", np.int64),
         ("doubts", np.int8),
     ]
 )
 """How far into the chain a source reaches, in blocks and tokens: on its GPU, then with its CPU as well, then
-with what is below. `most`: how far at most, if groups whose window is unknown need no more than they hold.
+with what is below. `at_most`: how far, if groups whose window is unknown need no more than they hold.
 `doubts`: those about any block that it reaches."""
 
 
@@ -61,7 +61,7 @@ class Pools(NamedTuple):
     """Tokens per block; those of a pool one after another."""
 
 
-class Beside(NamedTuple):
+class ExtraHolders(NamedTuple):
     """Columns of (k,): holders of blocks that are not in the table, chain by chain."""
 
     chains: I64
@@ -98,7 +98,7 @@ def match(
     allowed: Any,
     hashes: Hashes,
     ends: I64,
-    beside: Beside,
+    extra: ExtraHolders,
     default_size: int,
     scratch: Scratch,
 ) -> int:
@@ -109,18 +109,18 @@ def match(
     the chain's largest block. Return -1 if the scratch has no room.
     """
     table, known, scratch = borrowed(table), borrowed(known), borrowed(scratch)
-    beside = borrowed(beside)
+    extra = borrowed(extra)
     matches = scratch.matches
-    matched = begin = known_beside = 0
+    matched = begin = known_extra = 0
     for chain in range(len(ends)):
-        of_chain = known_beside
-        while known_beside < len(beside.chains) and beside.chains[known_beside] == chain:
-            known_beside += 1
-        its_beside = Beside(
-            beside.chains[of_chain:known_beside],
-            beside.pools[of_chain:known_beside],
-            beside.places[of_chain:known_beside],
-            beside.sizes[of_chain:known_beside],
+        of_chain = known_extra
+        while known_extra < len(extra.chains) and extra.chains[known_extra] == chain:
+            known_extra += 1
+        its_holders = ExtraHolders(
+            extra.chains[of_chain:known_extra],
+            extra.pools[of_chain:known_extra],
+            extra.places[of_chain:known_extra],
+            extra.sizes[of_chain:known_extra],
         )
         found = _match_one(
             table,
@@ -128,7 +128,7 @@ def match(
             known,
             allowed,
             hashes[begin : ends[chain]],
-            its_beside,
+            its_holders,
             default_size,
             scratch,
             matches[matched:],
@@ -163,26 +163,27 @@ def _match_one(
     known: Pools,
     allowed: Any,
     hashes: Hashes,
-    beside: Beside,
+    extra: ExtraHolders,
     default_size: int,
     scratch: Scratch,
     matches: Any,
 ) -> int:
     """Fill `matches` with the sources that hold a beginning of a chain; return how many there are, or -1."""
     table, known, scratch = borrowed(table), borrowed(known), borrowed(scratch)
-    beside = borrowed(beside)
+    extra = borrowed(extra)
     heap = table.heap
     pools, sources, pool_sizes = known.pools, known.sources, known.sizes
     marks, source_marks, found = scratch.pool_marks, scratch.source_marks, scratch.found
     masks, tokens, holders = scratch.masks, scratch.tokens, scratch.holders
     blocks = len(hashes)
     words = (blocks + IN_WORD) >> SIX
-    most = min(len(found), len(masks) // max(words, 1), len(matches))
+    room = min(len(found), len(masks) // max(words, 1), len(matches))
     count = 0
     full = False
     # Typed, because numba compiles `usable_end` again for every literal that it is given.
     none, no, yes = np.int64(0), np.bool_(False), np.bool_(True)
     _words_of(table, spread, hashes, holders)
+    # Who holds each block, in the table.
     tokens[0] = 0
     for at in range(blocks):
         tokens[at + 1] = 0
@@ -200,7 +201,7 @@ def _match_one(
                 continue
             local = marks[number]
             if local == NOBODY:
-                if count == most:
+                if count == room:
                     full = True
                     break
                 local = marks[number] = count
@@ -209,11 +210,12 @@ def _match_one(
                 count += 1
             masks[local * words + (at >> SIX)] |= np.uint64(1) << np.uint64(at & IN_WORD)
             tokens[at + 1] = max(tokens[at + 1], pool_sizes[pool.sizes + size_code_of(holder)])
-    for at in range(len(beside.pools)):
-        number, place = beside.pools[at], beside.places[at]
+    # Who holds which, outside of it.
+    for at in range(len(extra.pools)):
+        number, place = extra.pools[at], extra.places[at]
         local = marks[number]
         if local == NOBODY:
-            if count == most:
+            if count == room:
                 full = True
                 break
             local = marks[number] = count
@@ -221,7 +223,7 @@ def _match_one(
             masks[count * words : (count + 1) * words] = NOTHING
             count += 1
         masks[local * words + (place >> SIX)] |= np.uint64(1) << np.uint64(place & IN_WORD)
-        tokens[place + 1] = max(tokens[place + 1], beside.sizes[at])
+        tokens[place + 1] = max(tokens[place + 1], extra.sizes[at])
     matched = 0
     if not full:
         largest = 0
@@ -232,6 +234,7 @@ def _match_one(
         for at in range(1, blocks + 1):
             tokens[at] = tokens[at - 1] + (tokens[at] if tokens[at] > 0 else default_size)
         block_size = largest if largest > 0 else default_size
+        # How far each source reaches, tier by tier.
         for index in range(count):
             source = pools[found[index]].source
             if source_marks[source] != NOBODY:
@@ -239,7 +242,7 @@ def _match_one(
             source_marks[source] = 1
             row, first = matches[matched], sources[source].first
             row.source, row.doubts = source, 0
-            reached = most = none
+            reached = farthest = none
             for tier in range(GPU, DISK + 1):
                 begin = reached
                 reached = usable_end(
@@ -252,16 +255,16 @@ def _match_one(
                 elif tier == CPU:
                     row.cpu = reached
             row.disk = reached
-            if any_untold(pools, first):
+            if any_unknown_window(pools, first):
                 for tier in range(GPU, DISK + 1):
-                    most = usable_end(
-                        pools, pool_sizes, first, marks, masks, words, blocks, tier, most, block_size, yes
+                    farthest = usable_end(
+                        pools, pool_sizes, first, marks, masks, words, blocks, tier, farthest, block_size, yes
                     )
-            most = max(most, reached)
+            farthest = max(farthest, reached)
             row.gpu_tokens, row.cpu_tokens = tokens[row.gpu], tokens[row.cpu]
             row.disk_tokens = tokens[row.disk]
-            row.most, row.most_tokens = most, tokens[most]
-            if most > 0:
+            row.at_most, row.at_most_tokens = farthest, tokens[farthest]
+            if farthest > 0:
                 matched += 1
     for index in range(count):
         source_marks[pools[found[index]].source] = NOBODY

@@ -68,8 +68,8 @@ def fetch_row(rows: Rows, spread: Spread, block: np.uint64) -> None:
 
 
 @compiled
-def take_rows(rows: Rows, low: int, high: int) -> Rows:
-    """Take out the rows from slot `low` to the first free slot at or behind `high`, and return them.
+def cut_rows(rows: Rows, low: int, high: int) -> Rows:
+    """Cut out the rows from slot `low` to the first free slot at or behind `high`, and return them.
 
     Among them are all rows whose homes are in between. No search for a row that stays leads over them.
     """

@@ -20,7 +20,7 @@ class SizeLists:
         self._free: dict[int, list[int]] = {}
         """By length: where unused lists begin."""
 
-    def take(self, sizes: Sequence[int]) -> int:
+    def acquire(self, sizes: Sequence[int]) -> int:
         """Count one more user of a list, and return where it begins."""
         if not sizes:
             return 0
@@ -33,7 +33,7 @@ class SizeLists:
         self._users[begin] += 1
         return begin
 
-    def give_back(self, begin: int, length: int) -> None:
+    def release(self, begin: int, length: int) -> None:
         """Count one user less of a list; the last one frees it."""
         if not length:
             return

@@ -17,11 +17,11 @@ WHOLE: Final = 0
 """Window of a group that needs every block of the prefix."""
 LAST_BLOCK: Final = -1
 """Window of a group that needs only the last block of the prefix, such as Mamba's state."""
-UNTOLD: Final = -2
+UNKNOWN_WINDOW: Final = -2
 """Window of a group that looks back over a part of the prefix of unknown length."""
 NOT_NAMED: Final = -3
-"""Window of a group whose kind is not announced: WHOLE if it is the only group of its tier, else UNTOLD."""
-LEAVE_UNSAID: Final = 1
+"""Window of a group whose kind is not announced: WHOLE if it is its tier's only one, else UNKNOWN_WINDOW."""
+UNANNOUNCED_REMOVALS: Final = 1
 IN_CHUNKS: Final = 2
 """Doubts about a block that a pool holds, as bits: it may have left without an event; an engine that loads
 whole chunks may hold only a part of its chunk."""
@@ -88,7 +88,7 @@ def _on_gpu(pools: Any, first: int, number: int) -> int:
 
 
 @compiled
-def _would_have_a_say(pools: Any, sizes: Any, first: int, number: int, block_size: int) -> bool:
+def _could_hold(pools: Any, sizes: Any, first: int, number: int, block_size: int) -> bool:
     """Return whether a pool that holds nothing of a chain could hold its blocks, and therefore counts.
 
     Groups with another block size than the chain's have other hashes. A pool that does not announce its
@@ -114,19 +114,19 @@ def _window(pools: Any, first: int, number: int) -> int:
         window, other = WHOLE, first
         while window == WHOLE and other != NOBODY:
             if pools[other].tier == pools[number].tier and pools[other].group != pools[number].group:
-                window = UNTOLD
+                window = UNKNOWN_WINDOW
             other = pools[other].next
     return window
 
 
 @compiled
-def any_untold(pools: Any, first: int) -> bool:
-    """Return whether a source has a group whose window is unknown (UNTOLD)."""
+def any_unknown_window(pools: Any, first: int) -> bool:
+    """Return whether a source has a group whose window is unknown (UNKNOWN_WINDOW)."""
     number = first
-    while number != NOBODY and _window(pools, first, number) != UNTOLD:
+    while number != NOBODY and _window(pools, first, number) != UNKNOWN_WINDOW:
         number = pools[number].next
-    untold: bool = number != NOBODY
-    return untold
+    unknown: bool = number != NOBODY
+    return unknown
 
 
 @inlined
@@ -139,7 +139,7 @@ def _last(masks: Any, words: int, local: int, blocks: int) -> int:
 
 
 @inlined
-def _nowhere(pools: Any, first: int, number: int, marks: Any) -> bool:
+def _absent_on_tier(pools: Any, first: int, number: int, marks: Any) -> bool:
     """Return whether the group of a pool holds nothing of a chain on the pool's tier."""
     other = first
     while other != NOBODY and not (
@@ -148,8 +148,8 @@ def _nowhere(pools: Any, first: int, number: int, marks: Any) -> bool:
         and pools[other].group == pools[number].group
     ):
         other = pools[other].next
-    nowhere: bool = other == NOBODY
-    return nowhere
+    absent: bool = other == NOBODY
+    return absent
 
 
 @compiled
@@ -185,20 +185,20 @@ def usable_end(
     """Return how many leading blocks an engine can use down to a tier, given `begin` of them on tiers above.
 
     Every group that counts on the tier must hold there what its attention needs after these. Groups with an
-    UNTOLD window need all; with `at_most` nothing or, without other groups, as far as their last block.
+    UNKNOWN_WINDOW need all; with `at_most` nothing or, without other groups, as far as their last block.
     """
-    reached, any_group, windows, untold_end = blocks, False, False, begin
+    reached, any_group, windows, unknown_end = blocks, False, False, begin
     number = first
     while number != NOBODY:
         local = marks[number]
         if pools[number].tier == tier and (
-            local != NOBODY or _would_have_a_say(pools, sizes, first, number, block_size)
+            local != NOBODY or _could_hold(pools, sizes, first, number, block_size)
         ):
             window = _window(pools, first, number)
-            if at_most and window == UNTOLD:
+            if at_most and window == UNKNOWN_WINDOW:
                 if local != NOBODY:
-                    untold_end = max(untold_end, _last(masks, words, local, blocks))
-            elif window != WHOLE and window != UNTOLD:
+                    unknown_end = max(unknown_end, _last(masks, words, local, blocks))
+            elif window != WHOLE and window != UNKNOWN_WINDOW:
                 any_group = windows = True
             else:
                 any_group = True
@@ -216,7 +216,9 @@ def usable_end(
                 reached = at
         number = pools[number].next
     if not any_group:
-        return untold_end
+        return unknown_end
+    # Groups that need the whole prefix have bounded it. A block that a window lacks makes the prefix shorter,
+    # which moves the windows of all groups: go round until none lacks any.
     settled = not windows
     while not settled and reached > begin:
         settled = True
@@ -224,12 +226,12 @@ def usable_end(
         while number != NOBODY:
             local, window = marks[number], WHOLE
             if pools[number].tier == tier and (
-                local != NOBODY or _would_have_a_say(pools, sizes, first, number, block_size)
+                local != NOBODY or _could_hold(pools, sizes, first, number, block_size)
             ):
                 window = _window(pools, first, number)
-            if window in (WHOLE, UNTOLD):
+            if window in (WHOLE, UNKNOWN_WINDOW):
                 pass
-            elif local == NOBODY and _nowhere(pools, first, number, marks):
+            elif local == NOBODY and _absent_on_tier(pools, first, number, marks):
                 reached = begin
             else:
                 needed = 1

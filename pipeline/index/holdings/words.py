@@ -1,7 +1,10 @@
 """A holder in one word of 64 bits: its pool, the size of the block there, and how many copies it has.
 
 A block that only one pool holds, as most are, has its holder in its row. One that several hold has a set of
-such words, and its row says where.
+such words, and its row says where. From the high bits down:
+
+    pool 22 | size code 14 | several sizes 1 | copies 27
+    all ones 22 | place of a set 42
 """
 
 from __future__ import annotations

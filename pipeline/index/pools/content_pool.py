@@ -24,14 +24,14 @@ _BY_CONTENT = Rules(chained=False, one_copy=False, all_known=False, decodes_sing
 
 
 class ContentPool:
-    """Follows, by content hash, the pool beside it that holds the engine's own hashes."""
+    """Follows, by content hash, another pool, which holds the engine's own hashes."""
 
     def __init__(
-        self, beside: PoolHead, live: Entries, shared: Shared, holdings: Holdings, source: int
+        self, engines: PoolHead, live: Entries, shared: Shared, holdings: Holdings, source: int
     ) -> None:
-        """`live`: what the pool beside it holds, with contents unknown; `source`: the number for contents."""
-        head = PoolHead(beside.medium, beside.group_idx, FlowState(), removes=True)
-        self._beside = beside
+        """`live`: what that pool, whose head is `engines`, holds; `source`: the number for contents."""
+        head = PoolHead(engines.medium, engines.group_idx, FlowState(), removes=True)
+        self._engines = engines
         self._counted = Pool(head, shared, BlockTable(spread=shared.spread))
         self._holdings = holdings
         self.number = holdings.new_pool(source, tier=tier_of(head.medium), group=head.group_idx)
@@ -44,8 +44,8 @@ class ContentPool:
         )
 
     def announced(self) -> None:
-        """Take over that the pool beside announced another block size, or more about itself."""
-        head = self._beside
+        """Take over that the other pool announced another block size, or more about itself."""
+        head = self._engines
         for size in head.block_sizes:
             self._counted.announce(size, several=True)
         self._holdings.describe(self.number, head.block_sizes, window_of(head), doubts=doubts_of(head))
@@ -55,7 +55,7 @@ class ContentPool:
         return self._counted.copies.contents_of(hashes)
 
     def count(self, events: Events) -> None:
-        """Follow events that the pool beside has counted, except stores that repeated others."""
+        """Follow events that the other pool has counted, except stores that repeated others."""
         counted, repeated = self._counted, events.rows["may_repeat"]
         counted.add(events.only(~repeated), repeatable=False)
         counted.settle()

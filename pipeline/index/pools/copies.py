@@ -21,7 +21,10 @@ from schemas.pool_checkpoints import PoolHead
 
 
 class IndexedCopies:
-    """`Copies` without times, chains and changes, which no answer needs."""
+    """`Copies` without times, chains and changes, which no answer needs.
+
+    What each method does stands there (residency/counting/copies.py).
+    """
 
     def __init__(
         self, head: PoolHead, shared: Shared, holdings: Holdings, source: int, by_content: Callable[[], int]

@@ -8,9 +8,9 @@ from pipeline.index.holdings.usable import (
     GPU,
     IN_CHUNKS,
     LAST_BLOCK,
-    LEAVE_UNSAID,
     NOT_NAMED,
-    UNTOLD,
+    UNANNOUNCED_REMOVALS,
+    UNKNOWN_WINDOW,
     WHOLE,
 )
 from schemas.pool_checkpoints import PoolHead
@@ -35,19 +35,19 @@ def tier_of(medium: str) -> int:
 def window_of(head: PoolHead) -> int:
     """Return the window of a pool's group: how much of a prefix it needs.
 
-    That is a number of tokens at its end, or WHOLE, LAST_BLOCK, UNTOLD or NOT_NAMED.
+    That is a number of tokens at its end, or WHOLE, LAST_BLOCK, UNKNOWN_WINDOW or NOT_NAMED.
     """
     if head.sliding_window and "sliding" in head.spec_kind:
         return head.sliding_window
-    return _WINDOWS.get(head.spec_kind, UNTOLD)
+    return _WINDOWS.get(head.spec_kind, UNKNOWN_WINDOW)
 
 
 def doubts_of(head: PoolHead) -> int:
-    """Return the doubts about the blocks that a pool holds: LEAVE_UNSAID, IN_CHUNKS, both or neither.
+    """Return the doubts about the blocks that a pool holds: UNANNOUNCED_REMOVALS, IN_CHUNKS, both or neither.
 
     vLLM's offloading names all blocks of a chunk in one event, and loads whole chunks only.
     """
     in_chunks = head.medium == "cpu" and any(
         several and size for size, several in zip(head.block_sizes, head.several_hashes, strict=True)
     )
-    return LEAVE_UNSAID * head.store_only | IN_CHUNKS * in_chunks
+    return UNANNOUNCED_REMOVALS * head.store_only | IN_CHUNKS * in_chunks

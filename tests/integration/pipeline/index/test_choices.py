@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.index.choices import door
+from pipeline.index.choices import endpoint
 from pipeline.index.choices import log as choices_log
 from pipeline.index.choices.log import ChoiceLog
 from pipeline.kafka import topics
@@ -172,7 +172,7 @@ async def test_without_the_setting_nothing_is_taken_and_a_token_is_asked_for() -
 async def test_posts_that_wait_leave_questions_their_places(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door, "MOST_POSTS_AT_ONCE", 1)
+    monkeypatch.setattr(endpoint, "MOST_POSTS_AT_ONCE", 1)
     _, writer = await asyncio.open_connection("127.0.0.1", served.server.port)
     writer.write(b"POST /choices HTTP/1.1\r\n" + TYPED + b"Content-Length: 100\r\n\r\n{")
     await writer.drain()

@@ -15,10 +15,10 @@ def test_each_list_stays_as_it_is_while_anybody_has_it() -> None:
     for _ in range(5_000):
         if len(taken) < 40 and rng.random() < 0.5:
             sizes = [rng.randrange(5) for _ in range(rng.randrange(4))]
-            taken.append((lists.take(sizes), sizes))
+            taken.append((lists.acquire(sizes), sizes))
         elif taken:
             begin, sizes = taken.pop(rng.randrange(len(taken)))
-            lists.give_back(begin, len(sizes))
+            lists.release(begin, len(sizes))
         assert [lists.of(begin, len(sizes)) for begin, sizes in taken] == [sizes for _, sizes in taken]
     # At most 40 of each length, of which the longest have three numbers.
     assert len(lists.array) <= 256

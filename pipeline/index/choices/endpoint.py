@@ -25,7 +25,7 @@ _AT_A_TIME = 8
 """Choices judged in one go."""
 
 
-class ChoicesDoor:
+class ChoicesEndpoint:
     """Accepts routers' choices."""
 
     def __init__(
@@ -50,15 +50,14 @@ class ChoicesDoor:
             raise QuestionRefused("choices_off", "set index.choices; an index of the past records none")
         if self._under_way >= MOST_POSTS_AT_ONCE:
             raise QuestionRefused("busy", f"{MOST_POSTS_AT_ONCE} posts of choices are under way")
-        if not self._freshness.ready:
-            raise QuestionRefused("not_ready", self._freshness.unready(time.monotonic()) or "")
+        self._freshness.require_ready(time.monotonic())
         self._under_way += 1
 
     def leave(self) -> None:
         """Free the place."""
         self._under_way -= 1
 
-    async def take(self, body: bytes) -> ChoicesResponse:
+    async def accept(self, body: bytes) -> ChoicesResponse:
         """Judge the choices of a body, and return once they are in the log. Raises QuestionRefused."""
         assert self._log is not None
         records = await self._judged(posted(body, most_hashes=MOST_HASHES, now=time.time()))
