@@ -35,7 +35,7 @@ class Launched(ABC):
     @property
     @abstractmethod
     def ready(self) -> bool:
-        """Whether it answers."""
+        """Whether it answers; asks the process, and waits a few seconds at most."""
 
     @property
     def log(self) -> Path:
@@ -69,7 +69,7 @@ class Launched(ABC):
             raise
 
     def stop(self, seconds: float | None = None) -> None:
-        """Let it end cleanly within that time, or else kill it."""
+        """Let it end cleanly within that time, or else kill it; harmless when it does not run."""
         self._process.stop(self._stop_seconds if seconds is None else seconds)
 
     def kill(self) -> None:

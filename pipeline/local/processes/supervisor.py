@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from connectors.process.backoff import Backoff
 from pipeline.local.directory import DirectoryInUse
 from pipeline.local.processes.child_process import ProcessFailed
+from pipeline.local.processes.launched import Launched
 from pipeline.local.processes.ports import KeptPorts
 
 LONGEST_PAUSE_SECONDS = 5.0
@@ -23,30 +23,10 @@ STORAGE_STOP_SECONDS = 0.9
 """Part of it that is reserved for what the others write to."""
 
 
-class Service(Protocol):
-    """Something that runs in a process of its own, such as `EmbeddedBroker` and `EmbeddedStore`."""
-
-    @property
-    def running(self) -> bool: ...
-
-    @property
-    def ready(self) -> bool:
-        """Whether it does its work; asks the process, and waits at most two seconds for an answer."""
-
-    def launch(self) -> None:
-        """Return when the process is there; raises ProcessFailed and DirectoryInUse."""
-
-    def wait_ready(self) -> None:
-        """Return when it does its work; raises ProcessFailed when it ends before, or takes too long."""
-
-    def stop(self, seconds: float) -> None:
-        """Ask it to end, and kill it after that time; harmless when it does not run."""
-
-
 @dataclass
 class _Watched:
     name: str
-    service: Service
+    service: Launched
     started_at: float
     storage: bool
     restart_at: float | None = None
@@ -77,7 +57,7 @@ class Supervisor:
         """How often each service was restarted."""
         return {watched.name: watched.restarts for watched in self._watched}
 
-    def launch(self, name: str, service: Service, *, storage: bool = False) -> None:
+    def launch(self, name: str, service: Launched, *, storage: bool = False) -> None:
         """Launch a service and watch it from now on; raises what its launch raises.
 
         `storage`: others write to it until they end, so it is stopped last.
