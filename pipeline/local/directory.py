@@ -123,9 +123,6 @@ class DataDirectory:
                 inner.mkdir(exist_ok=True)
                 inner.chmod(DIRECTORY_RIGHTS)  # earlier versions made them readable for all
 
-    def release(self) -> None:
-        self._lock.release()
-
     def __enter__(self) -> DataDirectory:
         self.acquire()
         return self
@@ -133,7 +130,7 @@ class DataDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.release()
+        self._lock.release()
 
 
 @contextmanager

@@ -94,12 +94,12 @@ def verified_jars(lock: Lock, fallback: Path, progress: Callable[[str], None]) -
         with (
             tempfile.TemporaryDirectory(
                 prefix=".kvlens-", dir=repository, ignore_cleanup_errors=True
-            ) as aside,
+            ) as scratch,
             _trusted_certificates(),
         ):
             context = MavenContext(
                 resolver=PythonResolver(),
-                repo_cache=Path(aside),
+                repo_cache=Path(scratch),
                 remote_repos={"central": MAVEN_CENTRAL_URL, **settings.repositories},
                 timeout=30,
             )

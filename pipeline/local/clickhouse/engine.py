@@ -125,7 +125,7 @@ class EngineConnection:
 
 
 class Insertion:
-    """An INSERT whose data are collected in memory and written by `finish`, all or none of them.
+    """An INSERT whose data, however large, are collected in memory and written by `finish`, all or none.
 
     The engine's own streaming insert is of no use: it reports rows as written when the disk refused them.
     """

@@ -14,6 +14,7 @@ from functools import cache
 from pipeline.simulator.engine.block_pool import BlockPool
 from pipeline.simulator.engine.events import Event, Removed, Stored
 from pipeline.simulator.traffic.routing import Router, Routing
+from pipeline.simulator.traffic.workload import VOCABULARY
 from pipeline.traces.trace import HashId, TraceRequest
 
 HANDED_OVER = 0.05
@@ -23,7 +24,7 @@ HANDED_OVER = 0.05
 @cache
 def _block_tokens(block_size: int) -> tuple[int, ...]:
     """Return the token ids that every block gets: any will do, and as in real traffic many are small."""
-    return tuple(int(151_936 ** (i * 0.618 % 1)) for i in range(block_size))
+    return tuple(int(VOCABULARY ** (i * 0.618 % 1)) for i in range(block_size))
 
 
 @dataclass(slots=True)
