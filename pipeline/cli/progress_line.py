@@ -25,11 +25,7 @@ class ProgressLine:
     """
 
     def __init__(
-        self,
-        out: TextIO | None = None,
-        *,
-        logged: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        self, out: TextIO | None = None, *, logged: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`out` is standard error unless given.
 

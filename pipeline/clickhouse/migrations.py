@@ -23,10 +23,7 @@ _VIEWS_THERE = "SELECT DISTINCT name FROM {tables} WHERE database = {{name:Strin
 
 
 def apply(
-    settings: Settings,
-    progress: Callable[[str], None] | None = None,
-    *,
-    directory: Path = DIRECTORY,
+    settings: Settings, progress: Callable[[str], None] | None = None, *, directory: Path = DIRECTORY
 ) -> list[str]:
     """Create the database, apply what is missing, make views that are new or changed; return their names.
 

@@ -28,12 +28,7 @@ _COLUMNS = (
 )
 
 
-@click.command(
-    epilog=examples(
-        "kvlens analyze engine.kvrec",
-        "kvlens analyze engine.kvrec --json",
-    )
-)
+@click.command(epilog=examples("kvlens analyze engine.kvrec", "kvlens analyze engine.kvrec --json"))
 @click.argument("files", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as a JSON array instead of a table.")
 @click.option(

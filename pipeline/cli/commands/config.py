@@ -24,12 +24,7 @@ def config() -> None:
     """Show the settings in effect."""
 
 
-@config.command(
-    epilog=examples(
-        "kvlens config show",
-        "KVLENS_KAFKA__GROUP=mine kvlens config show --json",
-    )
-)
+@config.command(epilog=examples("kvlens config show", "KVLENS_KAFKA__GROUP=mine kvlens config show --json"))
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object: settings and origins.")
 def show(config: Path | None, as_json: bool) -> None:

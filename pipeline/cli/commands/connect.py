@@ -21,8 +21,7 @@ from schemas.settings import Settings
 
 @click.command(
     epilog=examples(
-        "kvlens connect --config kvlens.toml",
-        "KVLENS_CONNECTOR__SHARD=0/2 kvlens connect   # one of two",
+        "kvlens connect --config kvlens.toml", "KVLENS_CONNECTOR__SHARD=0/2 kvlens connect   # one of two"
     )
 )
 @config_option

@@ -31,12 +31,7 @@ _ITS_OWN = {
 }
 
 
-@click.command(
-    epilog=examples(
-        "kvlens demo",
-        "kvlens demo --seconds 60 --json",
-    )
-)
+@click.command(epilog=examples("kvlens demo", "kvlens demo --seconds 60 --json"))
 @data_directory_option(".kvlens/demo")
 @click.option("--seconds", type=Amount(0, min_open=True), help="Stop this many seconds after start-up.")
 @click.option(

@@ -17,10 +17,7 @@ _MIN_SECONDS = 1.0
 
 
 @click.command(
-    epilog=examples(
-        "kvlens doctor --data-dir .kvlens/demo",
-        "kvlens doctor --config kvlens.toml --json",
-    )
+    epilog=examples("kvlens doctor --data-dir .kvlens/demo", "kvlens doctor --config kvlens.toml --json")
 )
 @config_option
 @running_directory_option

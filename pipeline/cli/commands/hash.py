@@ -61,9 +61,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--vllm", "vllm", metavar="VERSION", help="Hash like this version of vLLM.")
 @click.option("--sglang", "sglang", metavar="VERSION", help="Hash like this version of SGLang.")
 @click.option(
-    "--block-size",
-    type=Whole(1),
-    help="Tokens per block. By default 16; for SGLang 1, its page size.",
+    "--block-size", type=Whole(1), help="Tokens per block. By default 16; for SGLang 1, its page size."
 )
 @click.option(
     "--algorithm",

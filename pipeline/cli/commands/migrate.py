@@ -10,11 +10,7 @@ from pipeline.cli.groups import examples
 from pipeline.cli.options import config_option, load_settings
 
 
-@click.command(
-    epilog=examples(
-        "kvlens migrate --config kvlens.toml",
-    )
-)
+@click.command(epilog=examples("kvlens migrate --config kvlens.toml"))
 @config_option
 def migrate(config: Path | None) -> None:
     """Create the ClickHouse database and tables, or bring them up to date."""

@@ -20,10 +20,7 @@ _TCP = re.compile(r"tcp://.+:(\d+)")
 
 
 @click.command(
-    epilog=examples(
-        "kvlens play engine.kvrec",
-        "kvlens play engine.kvrec --speed max --wait-subscribers 0",
-    )
+    epilog=examples("kvlens play engine.kvrec", "kvlens play engine.kvrec --speed max --wait-subscribers 0")
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--endpoint", default="tcp://127.0.0.1:5557", show_default=True, help="Where to publish.")

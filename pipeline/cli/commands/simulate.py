@@ -67,10 +67,7 @@ from schemas.events import LATEST
 @click.option("--block-size", type=Whole(1), default=16, help="Tokens per block.")
 @click.option("--cpu-blocks", type=Whole(0), default=0, help="Blocks of the CPU tier; 0 for none.")
 @click.option(
-    "--lora-share",
-    type=Amount(0, 1),
-    default=0.0,
-    help="Share of conversations with a LoRA adapter.",
+    "--lora-share", type=Amount(0, 1), default=0.0, help="Share of conversations with a LoRA adapter."
 )
 @click.option(
     "--hybrid",
@@ -137,9 +134,7 @@ from schemas.events import LATEST
     "--budget", type=Whole(1), help="Trace: blocks (one hash id each) a replica; by default endless."
 )
 @click.option(
-    "--trace-block-size",
-    type=Whole(1),
-    help="Trace: tokens of one hash id, if the file does not tell.",
+    "--trace-block-size", type=Whole(1), help="Trace: tokens of one hash id, if the file does not tell."
 )
 @click.option(
     "--trace-time-unit",
@@ -150,9 +145,7 @@ from schemas.events import LATEST
     "--trace-base", type=Amount(0, LATEST), help="Trace: epoch seconds of its time 0; by default it ends now."
 )
 @click.option(
-    "--speed",
-    type=Amount(0, min_open=True),
-    help="Trace: multiple of real time; by default no pauses.",
+    "--speed", type=Amount(0, min_open=True), help="Trace: multiple of real time; by default no pauses."
 )
 @click.option("--stay", is_flag=True, help="Trace: keep answering replays after its end, until interrupted.")
 def simulate(**options: Any) -> None:
@@ -181,10 +174,7 @@ def _chat(options: dict[str, Any]) -> None:
             model=options["model"],
             eras=options["eras"],
             hash_form=options["hash_form"],
-            engine=EngineSettings(
-                block_size=options["block_size"],
-                cpu_blocks=options["cpu_blocks"],
-            ),
+            engine=EngineSettings(block_size=options["block_size"], cpu_blocks=options["cpu_blocks"]),
             blocks=options["blocks"],
             hybrid_replicas=options["hybrid"],
             hybrid_blocks=options["hybrid_blocks"],

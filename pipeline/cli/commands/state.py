@@ -24,10 +24,7 @@ def state() -> None:
 
 
 @state.command(
-    epilog=examples(
-        "kvlens state rebuild --config kvlens.toml",
-        "kvlens state rebuild --yes --no-wait",
-    )
+    epilog=examples("kvlens state rebuild --config kvlens.toml", "kvlens state rebuild --yes --no-wait")
 )
 @config_option
 @click.option("--yes", is_flag=True, help="Do not ask.")

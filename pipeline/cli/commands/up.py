@@ -32,8 +32,7 @@ _SHOWN_SECONDS = 600.0
 
 @click.command(
     epilog=examples(
-        "kvlens up --config kvlens.toml",
-        "kvlens doctor --data-dir .kvlens/up   # is everything working?",
+        "kvlens up --config kvlens.toml", "kvlens doctor --data-dir .kvlens/up   # is everything working?"
     )
 )
 @config_option

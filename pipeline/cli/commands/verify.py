@@ -32,10 +32,7 @@ LEAST_PATIENCE = 30.0
 
 
 @click.command(
-    epilog=examples(
-        "kvlens verify --data-dir .kvlens/demo",
-        "kvlens verify --config kvlens.toml --json",
-    )
+    epilog=examples("kvlens verify --data-dir .kvlens/demo", "kvlens verify --config kvlens.toml --json")
 )
 @config_option
 @running_directory_option

@@ -51,9 +51,7 @@ _ENDLESS = (Capacity(None),)
     help=f"Trace: {', '.join(ROUTINGS)}; by default the first.",
 )
 @click.option(
-    "--block-size",
-    type=Whole(1),
-    help="Trace: tokens of one hash id, where the file does not tell.",
+    "--block-size", type=Whole(1), help="Trace: tokens of one hash id, where the file does not tell."
 )
 @click.option(
     "--time-unit",

@@ -10,12 +10,7 @@ from pipeline.cli.groups import examples
 from pipeline.cli.options import config_option, load_settings, log_level_option
 
 
-@click.command(
-    epilog=examples(
-        "kvlens work --config kvlens.toml",
-        "kvlens work --log-level debug",
-    )
-)
+@click.command(epilog=examples("kvlens work --config kvlens.toml", "kvlens work --log-level debug"))
 @config_option
 @log_level_option
 def work(config: Path | None, log_level: str) -> None:

@@ -28,13 +28,7 @@ MEDIUM_COLOURS = {
     for bound in ("", "≤ ", "≥ ", "≈ ")
     for known in ("", ", as far as known")
 }
-OWNER_COLOURS = {
-    "1": "#b7d0f0",
-    "2": "#7fabe3",
-    "3": "#3f7fdb",
-    "4 to 7": "#8f6bd6",
-    "8 and more": "#5d3b9c",
-}
+OWNER_COLOURS = {"1": "#b7d0f0", "2": "#7fabe3", "3": "#3f7fdb", "4 to 7": "#8f6bd6", "8 and more": "#5d3b9c"}
 
 HEARD = "if(last_seq < 0, 'never heard', toString(trust))"
 """What is known of a stream: its trust, once its engine has sent a batch."""

@@ -6,15 +6,7 @@ from pipeline.dashboards.boards.causes import CAUSE_COLOURS, causes, filled_by_c
 from pipeline.dashboards.boards.choices import SHARES, TOKENS
 from pipeline.dashboards.boards.restarts import restarts
 from pipeline.dashboards.panel import Board, Panel, Section, Threshold
-from pipeline.dashboards.queries import (
-    CHOSEN,
-    MAIN_GROUPS,
-    RANGE,
-    SERIES,
-    TOP,
-    or_others,
-    with_top,
-)
+from pipeline.dashboards.queries import CHOSEN, MAIN_GROUPS, RANGE, SERIES, TOP, or_others, with_top
 
 FILLS = filled_by_cause("model-fills", CHOSEN)
 

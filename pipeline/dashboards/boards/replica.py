@@ -93,11 +93,7 @@ FROM flow_series({SERIES})
 WHERE {CHOSEN}
 GROUP BY time
 ORDER BY time""",
-    colours={
-        "stored": "#6c7fa8",
-        "evicted": CAUSE_COLOURS["capacity"],
-        "cleared": CAUSE_COLOURS["warm-up"],
-    },
+    colours={"stored": "#6c7fa8", "evicted": CAUSE_COLOURS["capacity"], "cleared": CAUSE_COLOURS["warm-up"]},
 )
 
 BALANCE = Panel(

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pipeline.dashboards.grafana.model import (
-    Annotations,
-    Dashboard,
-    GrafanaPanel,
-    GridPosition,
-    Templating,
-)
+from pipeline.dashboards.grafana.model import Annotations, Dashboard, GrafanaPanel, GridPosition, Templating
 from pipeline.dashboards.panel import COLUMNS, Alert
 
 RUNBOOK_UID = "kvlens-runbook"
