@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import threading
@@ -117,47 +116,18 @@ class EngineConnection:
         except Exception as error:
             raise from_engine(error, self._version) from error
 
-    def insert(self, head: str, input_format: str) -> Insertion:
-        return Insertion(self, head, input_format)
+    def insert(self, head: str, input_format: str, data: bytes | bytearray) -> tuple[int, int]:
+        """Write the data of an INSERT, all or none of them; return the rows and bytes written.
+
+        However large, they are in memory: the engine's own streaming insert is of no use, as it reports rows
+        as written when the disk refused them.
+        """
+        with _file_with(data) as path:
+            answer = self.query(f"{head} FROM INFILE {quoted(path)} FORMAT {input_format}")
+        return answer.result_rows, len(data)
 
     def close(self) -> None:
         self._connection.close()
-
-
-class Insertion:
-    """An INSERT whose data, however large, are collected in memory and written by `finish`, all or none.
-
-    The engine's own streaming insert is of no use: it reports rows as written when the disk refused them.
-    """
-
-    def __init__(self, connection: EngineConnection, head: str, input_format: str) -> None:
-        self._connection = connection
-        self._head = head
-        self._format = input_format
-        self._data = io.BytesIO()
-
-    def append(self, data: bytes) -> None:
-        self._data.write(data)
-
-    def finish(self) -> tuple[int, int]:
-        """Write the data; return the rows and bytes written."""
-        with self._as_file() as path:
-            answer = self._connection.query(f"{self._head} FROM INFILE {quoted(path)} FORMAT {self._format}")
-        return answer.result_rows, self._data.tell()
-
-    def cancel(self) -> None:
-        self._data.close()
-
-    @contextmanager
-    def _as_file(self) -> Iterator[str]:
-        """Yield the path of an unnamed file with the data, in memory on Linux."""
-        with open(os.memfd_create("insert"), "w+b") if sys.platform == "linux" else TemporaryFile() as file:
-            try:
-                file.write(self._data.getbuffer())
-                file.seek(0)
-            except OSError as error:
-                raise StoreError(NOT_ENOUGH_SPACE, f"{error}. (NOT_ENOUGH_SPACE)") from error
-            yield f"/dev/fd/{file.fileno()}"
 
 
 class _Session:
@@ -231,6 +201,18 @@ class Engine:
             session.connection.close()
         self._sessions.clear()
         self._keeper.close()
+
+
+@contextmanager
+def _file_with(data: bytes | bytearray) -> Iterator[str]:
+    """Yield the path of an unnamed file with the data, in memory on Linux."""
+    with open(os.memfd_create("insert"), "w+b") if sys.platform == "linux" else TemporaryFile() as file:
+        try:
+            file.write(data)
+            file.seek(0)
+        except OSError as error:
+            raise StoreError(NOT_ENOUGH_SPACE, f"{error}. (NOT_ENOUGH_SPACE)") from error
+        yield f"/dev/fd/{file.fileno()}"
 
 
 def quoted_name(name: str) -> str:

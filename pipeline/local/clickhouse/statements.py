@@ -24,6 +24,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_BEFORE_DATA = re.compile(rb"[ \t\f]*;?\r?\n?")
+"""Behind a format's name: blanks and one line end belong to the statement."""
 
 
 class Verdict(Enum):
@@ -79,7 +81,7 @@ def read_head(data: bytes, complete: bool) -> Head:
                 Verdict.INSERT,
                 data[: word.start],
                 data[name.start : name.end].decode(),
-                _skip(data, name.end),
+                next(_BEFORE_DATA.finditer(data, name.end)).end(),
             )
     return Head(Verdict.PLAIN if complete else Verdict.UNDECIDED)
 
@@ -133,16 +135,3 @@ def _words(data: bytes) -> Iterator[_Word]:
             depth -= 1
         elif token.lastgroup == "word" and depth == 0:
             yield _Word(token[0].upper(), token.start(), token.end())
-
-
-def _skip(data: bytes, at: int) -> int:
-    """Return where data begin after a format's name: blanks and one line end belong to the statement."""
-    while data[at : at + 1] in (b" ", b"\t", b"\f"):
-        at += 1
-    if data[at : at + 1] == b";":
-        at += 1
-    if data[at : at + 1] == b"\r":
-        at += 1
-    if data[at : at + 1] == b"\n":
-        at += 1
-    return at

@@ -129,9 +129,7 @@ class Front:
             create = f"CREATE TEMPORARY TABLE {name} ({table.columns})"
             await self._run(connection.check, create, False)
             await self._run(connection.query, create)
-            insertion = await self._run(connection.insert, f"INSERT INTO {name}", table.format)
-            await self._run(insertion.append, table.data)
-            await self._run(insertion.finish)
+            await self._run(connection.insert, f"INSERT INTO {name}", table.format, table.data)
 
     async def _execute(
         self, connection: EngineConnection, request: Request, reply: Reply, only_reading: bool
@@ -179,16 +177,10 @@ class Front:
     async def _insert(
         self, connection: EngineConnection, head: Head, first: bytes, rest: AsyncIterator[bytes]
     ) -> tuple[int, int]:
-        insertion = await self._run(connection.insert, head.head.decode(), head.format)
-        try:
-            if first:
-                await self._run(insertion.append, first)
-            async for data in rest:
-                await self._run(insertion.append, data)
-            return await self._run(insertion.finish)
-        except BaseException:
-            await self._run(insertion.cancel)
-            raise
+        data = bytearray(first)
+        async for piece in rest:
+            data += piece
+        return await self._run(connection.insert, head.head.decode(), head.format, data)
 
     async def _blocks(self, first: bytes | None, blocks: Iterator[bytes]) -> AsyncIterator[bytes]:
         block = first
