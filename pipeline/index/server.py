@@ -186,11 +186,8 @@ class IndexServer:
             self._unread_bytes -= size
 
     async def _post_choices(self, request: web.Request) -> web.Response:
-        self._choices.enter()
-        try:
+        with self._choices.place():
             return _json(await self._choices.accept(await self._body(request)))
-        finally:
-            self._choices.leave()
 
     async def _body(self, request: web.Request) -> bytes:
         if (request.content_length or 0) > self._most_bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pipeline.index.answers import ChoicesResponse
 from pipeline.index.choices.judging import Judge
@@ -44,18 +45,19 @@ class ChoicesEndpoint:
         self._log = log
         self._under_way = 0
 
-    def enter(self) -> None:
-        """Occupy a place until `leave`. Raises QuestionRefused."""
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Occupy a place meanwhile. Raises QuestionRefused."""
         if self._log is None:
             raise QuestionRefused("choices_off", "set index.choices; an index of the past records none")
         if self._under_way >= MOST_POSTS_AT_ONCE:
             raise QuestionRefused("busy", f"{MOST_POSTS_AT_ONCE} posts of choices are under way")
         self._freshness.require_ready(time.monotonic())
         self._under_way += 1
-
-    def leave(self) -> None:
-        """Free the place."""
-        self._under_way -= 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
 
     async def accept(self, body: bytes) -> ChoicesResponse:
         """Judge the choices of a body, and return once they are in the log. Raises QuestionRefused."""
