@@ -13,15 +13,7 @@ from schemas.reasons import QuestionRefusal
 
 CONTRACT_VERSION = "1.2.0"
 _REFERENCE = "#/components/schemas/{name}"
-_TYPES = (
-    Question,
-    QueryResponse,
-    PromptsResponse,
-    Choices,
-    ChoicesResponse,
-    ReplicasResponse,
-    Problem,
-)
+_TYPES = (Question, QueryResponse, PromptsResponse, Choices, ChoicesResponse, ReplicasResponse, Problem)
 
 
 def document() -> dict[str, Any]:

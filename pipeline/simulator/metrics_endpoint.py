@@ -70,11 +70,7 @@ _COUNTERS = (
 
 
 _HISTOGRAMS = (
-    (
-        "vllm:request_prefill_time_seconds",
-        "Histogram of time spent in PREFILL phase for request.",
-        "seconds",
-    ),
+    ("vllm:request_prefill_time_seconds", "Histogram of time spent in PREFILL phase for request.", "seconds"),
     (
         "vllm:request_prefill_kv_computed_tokens",
         "Histogram of new KV tokens computed during prefill (excluding cached tokens).",

@@ -89,8 +89,7 @@ class EngineConnection:
         spelled = self.query(f"SELECT formatQuerySingleLine({quoted(statement)})", "TabSeparatedRaw").data
         if outside := outside_part(spelled):
             raise StoreError(
-                ACCESS_DENIED,
-                f"{outside} reaches outside the embedded store and is refused. (ACCESS_DENIED)",
+                ACCESS_DENIED, f"{outside} reaches outside the embedded store and is refused. (ACCESS_DENIED)"
             )
 
     def query(self, statement: str, output_format: str = "TabSeparated") -> Answer:

@@ -92,9 +92,7 @@ def _height(lines: Sequence[str], columns: int) -> int:
 
 
 def plain(
-    pools: Sequence[PoolFigures],
-    freshness: tuple[float | None, float | None],
-    advice: Advice | None = None,
+    pools: Sequence[PoolFigures], freshness: tuple[float | None, float | None], advice: Advice | None = None
 ) -> str:
     """Return one line, for a log."""
     resident = sum(pool.blocks for pool in pools)

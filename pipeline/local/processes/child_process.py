@@ -72,11 +72,6 @@ class ChildProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    @property
-    def exit_code(self) -> int | None:
-        """How the process ended, 128 + n for signal n; None while it runs or before it was spawned."""
-        return None if self._process is None else self._process.poll()
-
     def claim(self) -> None:
         """Own the directory; raises DirectoryInUse.
 
@@ -116,7 +111,7 @@ class ChildProcess:
         began = looked = time.monotonic()
         progress = Progress(seconds, began)
         while not ready() or not self.running:
-            code = self.exit_code
+            code = None if self._process is None else self._process.poll()
             if code is not None:
                 self.kill()
                 raise ProcessFailed(self.name, f"ended with code {code} while starting", advice, self.log)

@@ -40,11 +40,7 @@ class _Watched:
 class Supervisor:
     """For one thread, which launches services, calls `check` now and then, and `stop` at the end."""
 
-    def __init__(
-        self,
-        tell: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         """`tell` is called with a line for every death and restart."""
         self._tell = tell
         self._clock = clock

@@ -232,13 +232,7 @@ class Engine:
 
     @staticmethod
     def _stored(
-        sequence: _Sequence,
-        chain: tuple[bytes, ...],
-        first: int,
-        last: int,
-        size: int,
-        group: int,
-        kind: str,
+        sequence: _Sequence, chain: tuple[bytes, ...], first: int, last: int, size: int, group: int, kind: str
     ) -> Stored:
         lora = sequence.request.lora
         return Stored(
