@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pipeline.dashboards.grafana.appearance import field_config, options
@@ -28,7 +29,6 @@ from pipeline.dashboards.grafana.query import (
     panel_sql,
 )
 from pipeline.dashboards.grafana.sharing import OF_ANOTHER_PANEL, SharedQuery, transformations
-from pipeline.dashboards.layout import GridArea, arranged, bottom
 from pipeline.dashboards.panel import COLUMNS, Annotation, Board, Choice, Kind, Panel
 from pipeline.dashboards.queries import CHOICES
 
@@ -83,12 +83,11 @@ def compiled(board: Board) -> Dashboard:
                 id=len(panels) + 1, type="row", title=section.title, grid_pos=GridPosition(0, top, COLUMNS, 1)
             )
         )
-        areas = arranged(section.panels, top + 1)
-        for panel, area in areas:
+        placed, top = arranged(section.panels, top + 1)
+        for panel, place in placed:
             number = len(panels) + 1
             asked_by = asking.setdefault(panel.shared.id, number) if panel.shared else number
-            panels.append(_panel(number, panel, area, asked_by))
-        top = bottom(areas, top + 1)
+            panels.append(_panel(number, panel, place, asked_by))
     return Dashboard(
         uid=_uid(board),
         title=f"kvlens: {board.title}",
@@ -100,18 +99,34 @@ def compiled(board: Board) -> Dashboard:
     )
 
 
+def arranged(panels: Sequence[Panel], top: int) -> tuple[list[tuple[Panel, GridPosition]], int]:
+    """Return each panel with its place, in rows as high as their highest panel, and the first free y below.
+
+    The first row is at `top`; y grows downwards.
+    """
+    placed: list[tuple[Panel, GridPosition]] = []
+    x, y, row_height = 0, top, 0
+    for panel in panels:
+        if x + panel.width > COLUMNS:
+            x, y, row_height = 0, y + row_height, 0
+        placed.append((panel, GridPosition(x, y, panel.width, panel.height)))
+        x += panel.width
+        row_height = max(row_height, panel.height)
+    return placed, y + row_height
+
+
 def _uid(board: Board) -> str:
     return f"kvlens-{board.id}"
 
 
-def _panel(number: int, panel: Panel, area: GridArea, asked_by: int) -> GrafanaPanel:
+def _panel(number: int, panel: Panel, place: GridPosition, asked_by: int) -> GrafanaPanel:
     asks = asked_by == number
     return GrafanaPanel(
         id=number,
         type=_TYPES[panel.kind],
         title=panel.title,
         description=panel.description,
-        grid_pos=GridPosition(area.x, area.y, area.width, area.height),
+        grid_pos=place,
         datasource=HERE if asks else OF_ANOTHER_PANEL,
         interval=SMALLEST_STEP,
         targets=[_query(panel) if asks else SharedQuery(ref_id="A", panel_id=asked_by)],

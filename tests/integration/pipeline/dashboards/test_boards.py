@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.dashboards.alerts import ALERTS
 from pipeline.dashboards.boards import BOARDS
-from pipeline.dashboards.layout import arranged
+from pipeline.dashboards.grafana.dashboard import arranged
 from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_parameters
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
@@ -382,9 +382,9 @@ def test_ids_are_unique_and_panels_fit_the_grid() -> None:
         assert len({panel.id for panel in board.panels}) == len(board.panels)
         for section in board.sections:
             taken: set[tuple[int, int]] = set()
-            for _, area in arranged(section.panels):
-                cells = {(area.x + dx, area.y + dy) for dx in range(area.width) for dy in range(area.height)}
-                assert area.x + area.width <= COLUMNS
+            for _, area in arranged(section.panels, 0)[0]:
+                cells = {(area.x + dx, area.y + dy) for dx in range(area.w) for dy in range(area.h)}
+                assert area.x + area.w <= COLUMNS
                 assert not taken & cells
                 taken |= cells
 
