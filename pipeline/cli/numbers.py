@@ -16,31 +16,24 @@ MOST = 1e12
 _SHOWN_CHARACTERS = 40
 
 
-def _within(kind: click.ParamType, value: Any, found: float, context: tuple[Any, Any]) -> None:
-    if not abs(found) <= MOST:  # refuses NaN, too
-        text = str(value)
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        kind.fail(f"{shown!r} is no number up to {MOST:,.0f}", *context)
+class _Bounded(click.ParamType):
+    """Refuses what is not finite, or more than makes sense."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not abs(found) <= MOST:  # refuses NaN, too
+            text = str(value)
+            shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+            self.fail(f"{shown!r} is no number up to {MOST:,.0f}", param, ctx)
+        return found
 
 
-class Amount(click.FloatRange):
+class Amount(_Bounded, click.FloatRange):
     """A finite number."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a float. Fails if the value is not a number, not finite or out of range."""
-        found = super().convert(value, param, ctx)
-        _within(self, value, found, (param, ctx))
-        return found
 
-
-class Whole(click.IntRange):
+class Whole(_Bounded, click.IntRange):
     """A whole number that fits everywhere."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return an int. Fails if the value is not one, or out of range."""
-        found = super().convert(value, param, ctx)
-        _within(self, value, found, (param, ctx))
-        return found
 
 
 class Moment(click.ParamType):

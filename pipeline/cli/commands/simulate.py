@@ -169,16 +169,12 @@ def simulate(**options: Any) -> None:
 def _chat(options: dict[str, Any]) -> None:
     fleet = Fleet(
         FleetSettings(
-            replicas=options["replicas"],
+            **_shared(options),
             dp_ranks=options["dp_ranks"],
-            model=options["model"],
-            eras=options["eras"],
-            hash_form=options["hash_form"],
             engine=EngineSettings(block_size=options["block_size"], cpu_blocks=options["cpu_blocks"]),
             blocks=options["blocks"],
             hybrid_replicas=options["hybrid"],
             hybrid_blocks=options["hybrid_blocks"],
-            prefill_replicas=options["prefill"],
             random_hash_seeds=options["random_hash_seeds"],
             workload=WorkloadSettings(
                 seed=options["seed"],
@@ -189,12 +185,8 @@ def _chat(options: dict[str, Any]) -> None:
                 max_prompt_tokens=options["max_prompt_tokens"],
                 lora_share=options["lora_share"],
             ),
-            routing=options["routing"],
             schedule=tuple(scheduled(text, options["replicas"]) for text in options["changes"]),
             steps_per_second=options["steps_per_second"],
-            topic=options["topic"],
-            addresses=_address_plan(options),
-            truth_directory=options["truth_dir"],
         ),
         click.echo,
     )
@@ -220,20 +212,12 @@ def _trace(options: dict[str, Any]) -> None:
     )
     fleet = TraceFleet(
         TraceFleetSettings(
+            **_shared(options),
             block_size=trace.block_size,
-            replicas=options["replicas"],
-            prefill_replicas=options["prefill"],
-            routing=options["routing"],
             budget=options["budget"],
-            model=options["model"],
-            eras=options["eras"],
-            hash_form=options["hash_form"],
             seed=options["seed"],
             base_time=options["trace_base"],
             speed=options["speed"],
-            topic=options["topic"],
-            addresses=_address_plan(options),
-            truth_directory=options["truth_dir"],
         )
     )
     try:
@@ -261,13 +245,17 @@ def _next_step(written: str | None, endpoint: str) -> str:
     )
 
 
-def _address_plan(options: dict[str, Any]) -> AddressPlan:
-    return AddressPlan(
-        options["host"],
-        options["base_port"],
-        options["replay_base_port"],
-        None if options["metrics_port"] < 0 else options["metrics_port"],
-    )
+def _shared(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that both kinds of fleets have."""
+    same = ("replicas", "model", "eras", "hash_form", "routing", "topic")
+    metrics_port = None if options["metrics_port"] < 0 else options["metrics_port"]
+    ports = (options["base_port"], options["replay_base_port"], metrics_port)
+    return {
+        **{name: options[name] for name in same},
+        "prefill_replicas": options["prefill"],
+        "addresses": AddressPlan(options["host"], *ports),
+        "truth_directory": options["truth_dir"],
+    }
 
 
 def _begin(fleet: Fleet | TraceFleet, options: dict[str, Any]) -> None:
