@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,18 +50,21 @@ class Moment:
 class Demo:
     """The demo: call `start_fleet`, `start`, iterate over `moments`, call `summary`, and always `close`."""
 
+    _narrator: Narrator
+    _stack: Stack
+    _client: Client
+    _question: IndexQuestion
+    _advice: AdviceWatch
+    _probe: PublicationProbe
+
     def __init__(self, directory: DataDirectory, steps: Steps) -> None:
         self._directory = directory
         self._notes: list[str] = []
         self._steps = steps
         self._supervisor = Supervisor(self._note)
-        self._stack: Stack | None = None
-        self._client: Client | None = None
-        self._probe: PublicationProbe | None = None
+        self._to_close = ExitStack()
+        self._to_close.callback(self._supervisor.stop)
         self._meter = FreshnessMeter()
-        self._narrator: Narrator | None = None
-        self._advice: AdviceWatch | None = None
-        self._question: IndexQuestion | None = None
         self._stopped = False
 
     def start_fleet(self) -> Path:
@@ -82,11 +86,12 @@ class Demo:
             loaded, config, self._directory, self._supervisor, self._steps, on_purpose=ON_PURPOSE
         )
         stack.start()
-        self._client = connect(stack.settings.clickhouse)
+        self._client = self._to_close.enter_context(closing(connect(stack.settings.clickhouse)))
         self._question = IndexQuestion(self._directory.path, stack.urls["index"], stack.settings.index.token)
-        self._advice = AdviceWatch(stack.settings.clickhouse, STORY_SECONDS, _ADVICE_SECONDS)
+        advice = AdviceWatch(stack.settings.clickhouse, STORY_SECONDS, _ADVICE_SECONDS)
+        self._advice = self._to_close.enter_context(closing(advice))
         # After the connector, which has to see the first batch: engines publish once anybody has subscribed.
-        self._probe = PublicationProbe(endpoints, self._meter)
+        self._probe = self._to_close.enter_context(closing(PublicationProbe(endpoints, self._meter)))
 
     @property
     def page(self) -> str:
@@ -95,8 +100,6 @@ class Demo:
 
     def moments(self, seconds: float | None, every: float) -> Iterator[Moment]:
         """Yield the figures at intervals, for `seconds` or until `stop`; restart what dies meanwhile."""
-        assert self._probe is not None
-        assert self._narrator is not None
         ends = float("inf") if seconds is None else time.monotonic() + seconds
         due, early = time.monotonic() + every, True
         while not self._stopped and time.monotonic() < ends:
@@ -123,8 +126,7 @@ class Demo:
 
         Raises StoreUnavailable and KafkaUnavailable.
         """
-        client, settings = self._ready()
-        question = self._asked()
+        client, settings, question = self._client, self._stack.settings, self._question
         database = settings.clickhouse.database
         with store_unavailable(settings.clickhouse):
             health = read_health(client, database, time.time())
@@ -150,37 +152,29 @@ class Demo:
 
     def close(self) -> None:
         """Stop everything, in reverse order."""
-        if self._probe is not None:
-            self._probe.close()
-        if self._advice is not None:
-            self._advice.close()
-        if self._client is not None:
-            self._client.close()
-        self._supervisor.stop()
+        self._to_close.close()
 
     def _measure(self) -> None:
-        client, settings = self._ready()
-        with store_unavailable(settings.clickhouse):
-            health = read_health(client, settings.clickhouse.database, time.time())
+        store = self._stack.settings.clickhouse
+        with store_unavailable(store):
+            health = read_health(self._client, store.database, time.time())
         self._meter.queryable({source: figures.last_seq for source, figures in health.items()}, time.time())
 
     def _moment(self) -> Moment:
-        client, settings = self._ready()
-        with store_unavailable(settings.clickhouse):
-            pools = read_pools(client, settings.clickhouse.database, time.time())
+        store = self._stack.settings.clickhouse
+        with store_unavailable(store):
+            pools = read_pools(self._client, store.database, time.time())
         freshness = (self._meter.quantile(0.5), self._meter.quantile(0.99))
         size = shutil.get_terminal_size()
-        advice = None if self._advice is None else self._advice.latest
-        question = self._asked()
-        answer = question.answer_line()
-        lines = [question.command, f"-> {answer}"]
+        advice = self._advice.latest
+        answer = self._question.answer_line()
+        lines = [self._question.command, f"-> {answer}"]
         return Moment(
             screen(pools, freshness, self._urls(), self._notes, size, advice, lines),
             f"{plain(pools, freshness, advice)}; index: {answer}",
         )
 
     def _urls(self) -> dict[str, str]:
-        assert self._stack is not None
         urls = dict(self._stack.urls)
         database = self._stack.settings.clickhouse.database
         urls["try"] = (
@@ -194,15 +188,6 @@ class Demo:
             return
         self._notes = [*self._notes, line][-_NOTES_SHOWN:]
         self._steps.tell(line)
-
-    def _asked(self) -> IndexQuestion:
-        assert self._question is not None
-        return self._question
-
-    def _ready(self) -> tuple[Client, Settings]:
-        assert self._client is not None
-        assert self._stack is not None
-        return self._client, self._stack.settings
 
 
 def _awaited(question: IndexQuestion) -> Mapping[str, Any] | None:
