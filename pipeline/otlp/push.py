@@ -43,7 +43,6 @@ class Push:
         registry: Registry,
         *,
         instance: str = "",
-        every: float = EVERY_SECONDS,
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         """`figures` may raise StoreUnavailable; `registry` gets the counter.
@@ -53,7 +52,6 @@ class Push:
         self._endpoint = endpoint
         self._figures = figures
         self._exports = registry.counter(Otlp.exports)
-        self._every = every
         self._timeout = timeout
         self._session = _Session()
         self._exporter = OTLPMetricExporter(endpoint, timeout=timeout, session=self._session)
@@ -70,7 +68,7 @@ class Push:
         try:
             while True:
                 await self.look()
-                await asyncio.sleep(self._every)
+                await asyncio.sleep(EVERY_SECONDS)
         finally:
             self._exporter.shutdown()
 
