@@ -103,7 +103,7 @@ class _Database:
         self._client = client
         self._store = store
         # Then a statement for all nodes fails before the client stops waiting for it.
-        patience = {"distributed_ddl_task_timeout": max(1, int(store.timeout_seconds) - 1)}
+        patience: dict[str, Any] = {"distributed_ddl_task_timeout": max(1, int(store.timeout_seconds) - 1)}
         self._settings = patience if store.cluster else None
         self._shards = self._shards_of_cluster() if store.cluster else 0
 
