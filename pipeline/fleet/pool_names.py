@@ -38,9 +38,7 @@ class PoolNames:
 
     def of(self, source: int, said: SourceChanges, part: ResidencyChanges) -> NamedPool:
         """Return the pool that the changes in `part` are of; `said` is from the source with this number."""
-        known = self._known.get(source)
-        if known is None:
-            known = self._known[source] = {}
+        known = self._known.setdefault(source, {})
         key = said.hash_domain, said.model, part.group_idx, part.medium, part.store_only
         pool = known.get(key)
         if pool is None:

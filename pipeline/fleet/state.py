@@ -97,8 +97,6 @@ class FleetState(State[ResidencyRecord, Cut]):
         self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
         self._bases = Bases(head, self._tables, shard=shard)
         self.applying = 0
-        self.seen = 0
-        """Changes read since this object was made."""
         self._progress = Progress(head.progress)
         self._undecided = Undecided(base.tables)
         self._waiting = WaitingChanges(base.tables, self.names.sources)
@@ -182,7 +180,6 @@ class FleetState(State[ResidencyRecord, Cut]):
         self.index.room_for_source(len(self.head.sources) - 1)
         if pieces is None:
             return
-        self.seen += len(pieces.packed.kinds)
         named = record.partitions > 0
         found, late = self._waiting.add(
             pieces, named=named, one_in=self.head.one_in, counted_to=self.head.counted_to

@@ -36,10 +36,6 @@ class Potential:
     """Tokens filled again for which 2**k more tokens of each cache suffice, by k."""
 
     @property
-    def filled_blocks(self) -> int:
-        return sum(self.blocks[cause] for cause in FILL_CAUSES)
-
-    @property
     def filled_tokens(self) -> int:
         return sum(self.tokens[cause] for cause in FILL_CAUSES)
 

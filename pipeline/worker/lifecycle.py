@@ -47,7 +47,7 @@ from pipeline.worker.sink.sink import Sink
 from pipeline.worker.sink.store import StoreRows
 from pipeline.worker.telemetry import WorkerMetrics
 from pipeline.worker.watching import of_kafka, raise_crash, watch_progress, watched
-from schemas.settings import Settings, Worker
+from schemas.settings import Settings
 
 _SAVING_SHARE = 0.75
 """Share of the time for a stop that the last checkpoint may take."""
@@ -131,11 +131,14 @@ class _Work:
         )
         roles = _roles(settings, found, prefixes)
         self._watch = _watch(settings, roles, found)
+        hold_seconds = max(1.0, _HOLD_CHECKPOINTS * settings.worker.checkpoint_seconds)
         self.agents: list[Agent[Any, Any]] = [
             Agent(
                 settings,
                 role,
-                _rounds(settings.worker, self._sink(), metrics, self._watch),
+                CheckpointRounds(
+                    self._sink(), metrics, hold_seconds=hold_seconds, same_topics=self._watch.look
+                ),
                 metrics,
                 topics=self._watch.ids,
                 fatal=fatal,
@@ -206,7 +209,8 @@ class _Work:
         leaving = [asyncio.create_task(agent.app.stop()) for agent in self.agents]
         last = [*leaving]
         if self._store is not None:
-            last.append(asyncio.create_task(self._store.finish(max(0.0, deadline - time.monotonic()))))
+            left = max(0.0, deadline - time.monotonic())
+            last.append(asyncio.create_task(self._store.rollups.finish(left)))
         await asyncio.wait(last, timeout=max(0.0, deadline - time.monotonic()))
         if all(task.done() for task in leaving):
             self._memberships.forget()
@@ -264,8 +268,3 @@ def _pushing(
 
     instance = f"{socket.gethostname()}:{os.getpid()}"
     return Push(settings.otlp.endpoint, figures, metrics.registry, instance=instance).run()
-
-
-def _rounds(worker: Worker, sink: Sink, metrics: WorkerMetrics, watch: TopicWatch) -> CheckpointRounds:
-    hold_seconds = max(1.0, _HOLD_CHECKPOINTS * worker.checkpoint_seconds)
-    return CheckpointRounds(sink, metrics, hold_seconds=hold_seconds, same_topics=watch.look)

@@ -148,12 +148,12 @@ def _applied(records: list[bytes], *, rate: float = 1.0) -> tuple[FleetState, in
         state.apply(offset, record)
     state.cut(0.0)
     began = time.process_time()
-    before = state.seen
     for offset, record in enumerate(decoded[8:], 8):
         state.apply(offset, record)
         if offset % 8 == 7:
             state.cut(0.0)
-    return state, state.seen - before, time.process_time() - began
+    seconds = time.process_time() - began
+    return state, sum(map(_changes, records[8:])), seconds
 
 
 def _alone(figures: Figures, layout: Layout, records: list[bytes], *, rate: float) -> float:

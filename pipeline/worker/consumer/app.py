@@ -55,7 +55,7 @@ def faust_app(settings: Settings, group: str) -> Any:
     """Return an app with every Faust setting that differs from its defaults, and why."""
     return faust.App(
         group,
-        broker=_brokers(settings.kafka),
+        broker=[URL(f"kafka://{one.strip()}") for one in settings.kafka.bootstrap_servers.split(",")],
         broker_credentials=faust_credentials(settings.kafka),
         datadir=str(state_directory(settings)),
         store="memory://",
@@ -87,10 +87,6 @@ def faust_app(settings: Settings, group: str) -> Any:
         Monitor=NullMonitor,
         TableManager=NoTables,
     )
-
-
-def _brokers(kafka: Kafka) -> list[URL]:
-    return [URL(f"kafka://{address.strip()}") for address in kafka.bootstrap_servers.split(",")]
 
 
 def faust_credentials(kafka: Kafka) -> Credentials | None:

@@ -59,9 +59,9 @@ class Sink:
         return records
 
     def taken_over(self) -> None:
-        """Note that partitions came from another worker."""
+        """Note that partitions came from another worker, which may not have recomputed its minutes."""
         if self._store is not None:
-            self._store.taken_over()
+            self._store.rollups.others_left()
 
     def given_up(self) -> None:
         """Note that all partitions of the agent may be another worker's now."""

@@ -32,7 +32,7 @@ class StoreRows:
 
     def __init__(self, tables: Tables, rollups: Rollups, metrics: WorkerMetrics) -> None:
         self._tables = tables
-        self._rollups = rollups
+        self.rollups = rollups
         self._metrics = metrics
         self._limiter = LogLimiter()
 
@@ -42,16 +42,8 @@ class StoreRows:
         return [
             write_models(settings, self._tables, datetime.now(timezone.utc)),
             write_prefix_names(settings, self._tables),
-            self._rollups.run(every, far_behind=far_behind),
+            self.rollups.run(every, far_behind=far_behind),
         ]
-
-    async def finish(self, seconds: float) -> None:
-        """Recompute the minutes that are due, within `seconds`."""
-        await self._rollups.finish(seconds)
-
-    def taken_over(self) -> None:
-        """Note that partitions came from another worker, which may not have recomputed its minutes."""
-        self._rollups.others_left()
 
     async def write(self, rows: Sequence[Row]) -> None:
         """Return when the tables have the rows; keep trying while ClickHouse fails. Raises RowsRefused."""
@@ -60,9 +52,9 @@ class StoreRows:
         while True:
             try:
                 if minutes is None:
-                    minutes = await self._rollups.announce(rows)
+                    minutes = await self.rollups.announce(rows)
                 else:
-                    await self._rollups.renew(minutes)
+                    await self.rollups.renew(minutes)
                 await self._tables.insert(rows)
                 break
             except StoreUnavailable as error:
@@ -76,4 +68,4 @@ class StoreRows:
             _log.info("ClickHouse took the rows", rows=len(rows), attempts=attempt + 1)
         for table, count in Counter(row.TABLE for row in rows).items():
             self._metrics.rows.labels(table).inc(count)
-        self._rollups.written(minutes)
+        self.rollups.written(minutes)

@@ -80,8 +80,9 @@ def test_endless_caches_hit_and_promise_what_a_recount_finds(
     assert row.hit_blocks == hits_of_endless_caches(requests, replicas)
     assert ideal(row) == hits_of_endless_caches(requests, 1)
     assert ideal(row, shared=False) == row.hit_blocks
-    assert row.potential.filled_blocks + row.hit_blocks == row.queried_blocks
-    assert row.potential.filled_tokens == row.potential.filled_blocks * BLOCK
+    filled_blocks = sum(row.potential.blocks[cause] for cause in FILL_CAUSES)
+    assert filled_blocks + row.hit_blocks == row.queried_blocks
+    assert row.potential.filled_tokens == filled_blocks * BLOCK
 
 
 @pytest.mark.parametrize(
