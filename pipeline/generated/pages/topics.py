@@ -180,9 +180,9 @@ def _topic(name: str, topic: Topic) -> list[str]:
     if name == "figures":
         return [*blocks, ROWS_AS_JSON.format(records=", ".join(map(_rows_of, records)))]
     if name == "residency":
-        return [*blocks, _schemas(records), PACKED_CHANGES, "Kinds of change:", _kinds()]
+        return [f"{blocks[0]}\n{_schemas(records)}", PACKED_CHANGES, "Kinds of change:", _kinds()]
     if name not in FIELDS_SHOWN:
-        return [*blocks, _schemas(records)]
+        return [f"{blocks[0]}\n{_schemas(records)}"]
     structs = [struct for record in records for struct in _with_parts(record_schema(record))]
     shared = _shared(structs)
     if shared:
@@ -220,12 +220,11 @@ def _shared(structs: list[dict[str, Any]]) -> frozenset[Field]:
 
 
 def _schemas(records: Iterable[Record]) -> str:
-    """Return a table that leads from each record to its schema."""
-    rows = (
-        (f"[`{schema['title']}`](../schemas/generated/{schema['title']}.schema.json)", holds)
-        for schema, holds in ((record_schema(record), _holds(record)) for record in records)
+    """Return a list that leads from each record to its schema."""
+    return "\n".join(
+        f"- [`{record.__name__}`](../schemas/generated/{record.__name__}.schema.json): {_holds(record)}"
+        for record in records
     )
-    return table(("Record", "Holds"), rows)
 
 
 def _holds(record: Record) -> str:
