@@ -19,7 +19,7 @@ from pipeline.residency.checkpoint.committed import AlreadyCommitted
 from pipeline.residency.checkpoint.partition_bases import PartitionBases
 from pipeline.residency.checkpoint.position import begins, read, slots_of_sources
 from pipeline.residency.checkpoint.restoring import restore
-from pipeline.residency.checkpoint.soundness import contradiction
+from pipeline.residency.checkpoint.soundness import contradiction, contradiction_of_entries
 from pipeline.residency.counting.block_table import in_table
 from pipeline.residency.counting.copies import NewCopies
 from pipeline.residency.cut import Cut
@@ -391,7 +391,7 @@ class PartitionState(State[Readable, Cut]):
 
     def _contradiction(self, source: SourceResidency) -> str | None:
         """Return what of a restored source contradicts the rest; None if nothing does."""
-        return contradiction(source)
+        return contradiction(source, contradiction_of_entries)
 
 
 def _key_of(record: Readable) -> SourceKey:

@@ -8,9 +8,8 @@ from pipeline.index.following.sources import IndexedSource, Sources
 from pipeline.index.pools.copies import IndexedCopies
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.reading.numbered import Readable
-from pipeline.residency.checkpoint.soundness import contradiction_of_granular, contradiction_of_head
+from pipeline.residency.checkpoint.soundness import contradiction
 from pipeline.residency.counting.copies import NewCopies
-from pipeline.residency.granularity.two_sizes import GranularPool
 from pipeline.residency.partition import PartitionState
 from pipeline.residency.silence import SourceKey
 from pipeline.residency.source import SourceResidency
@@ -46,16 +45,9 @@ class IndexedPartition(PartitionState):
 
     def _contradiction(self, source: SourceResidency) -> str | None:
         self._all.applied(self._indexed[source.head.replica, source.head.dp_rank], source)
-        for pool in source.pools:
-            if isinstance(pool, GranularPool):
-                found = contradiction_of_granular(pool)
-            else:
-                found = contradiction_of_head(pool.head)
-                if found is None and pool.copies.blocks != sum(pool.head.blocks):
-                    found = "blocks"
-            if found is not None:
-                return f"{found} of {pool.head.medium[:64]}/{pool.head.group_idx} do not fit"
-        return None
+        return contradiction(
+            source, lambda pool: None if pool.copies.blocks == sum(pool.head.blocks) else "blocks"
+        )
 
     def _apply(self, source: SourceResidency, record: Readable, offset: int) -> None:
         super()._apply(source, record, offset)

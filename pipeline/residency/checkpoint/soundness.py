@@ -5,6 +5,8 @@ The types of `schemas.checkpoints` bound single values. Here values are checked 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pipeline.residency.counting.pool import Pool
@@ -18,24 +20,26 @@ _SHOWN = 64
 """Characters of a name."""
 
 
-def contradiction(source: SourceResidency) -> str | None:
-    """Return what of a restored source contradicts the rest; None if nothing does."""
+def contradiction(source: SourceResidency, of_entries: Callable[[Pool], str | None]) -> str | None:
+    """Return what of a restored source contradicts the rest; None if nothing does.
+
+    `of_entries` returns it of the entries of a pool of one granularity.
+    """
     keys = [(head.medium, head.group_idx) for head in source.head.pools]
     if len(set(keys)) < len(keys):
         return "a pool is there twice"
     for key in keys:
         pool = source.pools[key]
         if isinstance(pool, GranularPool):
-            found = contradiction_of_granular(pool)
+            found = _of_granular(pool)
         else:
-            found = contradiction_of_head(pool.head) or _of_pool(pool)
+            found = _of_head(pool.head) or of_entries(pool)
         if found is not None:
             return f"{found} of {key[0][:_SHOWN]}/{key[1]} do not fit"
     return None
 
 
-def contradiction_of_head(head: PoolHead) -> str | None:
-    """Return which figures of a pool of one granularity contradict each other; None if none do."""
+def _of_head(head: PoolHead) -> str | None:
     sizes = len(head.block_sizes)
     if len(set(head.block_sizes)) < sizes:
         return "block sizes"
@@ -47,7 +51,8 @@ def contradiction_of_head(head: PoolHead) -> str | None:
     return None
 
 
-def _of_pool(pool: Pool) -> str | None:
+def contradiction_of_entries(pool: Pool) -> str | None:
+    """Return what of a pool's entries contradicts its figures by block size; None if nothing does."""
     head, live = pool.head, pool.copies.live()
     sizes, codes = len(head.block_sizes), live["size_code"]
     if len(live) and not sizes:
@@ -73,8 +78,7 @@ def _of_pool(pool: Pool) -> str | None:
     return None if copies.tolist() == head.entries else "entries"
 
 
-def contradiction_of_granular(pool: GranularPool) -> str | None:
-    """Return what of a pool of two granularities contradicts the rest; None if nothing does."""
+def _of_granular(pool: GranularPool) -> str | None:
     state = pool.head.granular
     if state is None or not 0 < state.fine_size < state.coarse_size or state.coarse_size % state.fine_size:
         return "block sizes"
