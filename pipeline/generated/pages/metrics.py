@@ -39,6 +39,7 @@ sum by (model) (
   kvlens_fleet_filled_tokens_per_second{cause=~"peer|peer_and_evicted|evicted|evicted_elsewhere|at_receivers|cleared"}
 ) / sum by (model) (kvlens_fleet_filled_tokens_per_second{cause!~"promoted|transferred|generated"})
 ```"""
+FIGURES = [metric for metric in metrics_of(Fleet) if isinstance(metric, Figure)]
 OTLP = """\
 **Experimental.** With `otlp.endpoint`, `kvlens serve`, and each worker without ClickHouse, posts the fleet's
 figures to an OpenTelemetry receiver, by OTLP over HTTP with protobuf: each range once, within 30 s after it
@@ -53,13 +54,10 @@ it.
   [OpenTelemetry's exporters](https://opentelemetry.io/docs/specs/otel/protocol/exporter/) read them.
 - **A receiver that is away** holds up nothing: a range has 10 s, nothing is kept. Each
   [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's `/metrics`.
-- **Figures** are those above: {figures}.""".format(
+- **Figures** are those above but the end of the range: `kvlens.fleet.` and the name, without `_per_second`,
+  `_per_hour` or `_seconds`, which the unit says, as in `kvlens.fleet.filled_tokens`. Units: {units}.""".format(
     renamed=", ".join(f"{code(label)} as {code(name)}" for label, name in ATTRIBUTES.items()),
-    figures=", ".join(
-        f"{code(figure.otlp_name)} ({figure.unit})" if figure.unit else code(figure.otlp_name)
-        for figure in metrics_of(Fleet)
-        if isinstance(figure, Figure) and figure is not Fleet.range_end
-    ),
+    units=", ".join(code(unit) for unit in sorted({figure.unit for figure in FIGURES}) if unit),
 )
 
 PROCESSES: dict[str, tuple[Catalogue, str]] = {
