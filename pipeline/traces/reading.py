@@ -24,8 +24,8 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
     found = read_requests(path)
     form, read = found.form, found.read
     size, size_from = _block_size(path, form, read, block_size)
-    stated, times = _times(path, form, read, time_unit or found.time_unit)
     try:
+        stated, times = _times(form, read, time_unit or found.time_unit)
         seconds = seconds_of(read, stated)
     except BadField as error:
         raise TraceError(path, "", str(error)) from error
@@ -77,19 +77,16 @@ def _block_size(path: Path, form: Form, read: Sequence[ReadRequest], given: int 
 
 
 def _times(
-    path: Path, form: Form, read: Sequence[ReadRequest], asked: str | None
+    form: Form, read: Sequence[ReadRequest], asked: str | None
 ) -> tuple[list[float | None], str | None]:
-    """Return the times in seconds, None where a request has none, and their unit and how it is known."""
+    """Return the times in seconds, None where there is none, and how their unit is known. Raises BadField."""
     timed = [(number, each.time) for number, each in enumerate(read) if each.time is not None]
     seconds: list[float | None] = [None] * len(read)
     if not timed:
         return seconds, "delays in milliseconds" if any(each.delay is not None for each in read) else None
-    try:
-        found, unit = in_seconds(
-            [time for _, time in timed], asked=asked, said=form.time_unit, by=f"as {form.name} has"
-        )
-    except BadField as error:
-        raise TraceError(path, "", str(error)) from error
+    found, unit = in_seconds(
+        [time for _, time in timed], asked=asked, said=form.time_unit, by=f"as {form.name} has"
+    )
     for (number, _), at in zip(timed, found, strict=True):
         seconds[number] = at
     return seconds, unit
