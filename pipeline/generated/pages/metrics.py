@@ -55,7 +55,8 @@ it.
 - **A receiver that is away** holds up nothing: a range has 10 s, nothing is kept. Each
   [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's `/metrics`.
 - **Figures** are those above but the end of the range: `kvlens.fleet.` and the name, without `_per_second`,
-  `_per_hour` or `_seconds`, which the unit says, as in `kvlens.fleet.filled_tokens`. Units: {units}.""".format(
+  `_per_hour` or `_seconds`, which the unit says, as in `kvlens.fleet.filled_tokens`.
+  Units: {units}.""".format(
     renamed=", ".join(f"{code(label)} as {code(name)}" for label, name in ATTRIBUTES.items()),
     units=", ".join(code(unit) for unit in sorted({figure.unit for figure in FIGURES}) if unit),
 )
