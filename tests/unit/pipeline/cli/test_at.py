@@ -7,7 +7,7 @@ import time
 import click
 import pytest
 
-from pipeline.cli.commands.at import _told, at
+from pipeline.cli.commands.at import _answer, at
 from pipeline.cli.numbers import Moment
 from pipeline.index.following.past import Past
 from pipeline.index.following.sources import Sources
@@ -41,5 +41,5 @@ def test_what_two_moments_say_is_whole_only_where_both_are(
     first: float | None, second: float | None, both: float | None
 ) -> None:
     one, other = (Past(Index(sources := Sources()), sources, 0, reach) for reach in (first, second))
-    assert _told(one, other, 9.0)["whole_from"] == both
-    assert _told(one, None, 9.0)["whole_from"] == first
+    assert _answer(one, other, 9.0)["whole_from"] == both
+    assert _answer(one, None, 9.0)["whole_from"] == first
