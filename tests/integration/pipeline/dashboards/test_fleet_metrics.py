@@ -316,8 +316,8 @@ def test_what_is_not_answered_is_missing_and_said_to_be(store: EmbeddedStore) ->
 def test_models_and_replicas_beyond_the_bounds_are_added_up(
     own: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collection, "MODELS", 2)
-    monkeypatch.setattr(collection, "REPLICA_SERIES", 3)
+    monkeypatch.setattr(collection, "MOST_MODELS", 2)
+    monkeypatch.setattr(collection, "MOST_REPLICAS", 3)
     rows: list[Any] = []
     # Of model-2 there are two replicas, of the others one; replicas lose the more, the later they come.
     sources = [("model-0", "a"), ("model-1", "b"), ("model-2", "c"), ("model-2", "d"), ("model-3", "e")]
