@@ -71,7 +71,7 @@ def written(records: Log, worker: Worker, seed: int) -> Store:
                 latest, to_lose = {}, False
             state = PartitionState.restore(0, worker, shards=2, latest=latest)
             if not latest:
-                state.announced(saved)
+                state.note_committed(saved)
             offset = state.next_offset
     for _ in range(2):  # what is carried comes after what changed
         store.insert(state.cut(newest + 50.0).rows)
