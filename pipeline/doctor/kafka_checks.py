@@ -97,11 +97,7 @@ def _topics(kafka: KafkaFacts) -> Iterator[Finding]:
     missing = tuple(topic.name for topic in kafka.topics if not topic.partitions and not topic.hidden)
     if missing:
         yield Finding(
-            "topic-missing",
-            "problem",
-            "topics do not exist",
-            "run `kvlens topics apply`",
-            subjects=missing,
+            "topic-missing", "problem", "topics do not exist", "run `kvlens topics apply`", subjects=missing
         )
     for topic in kafka.topics:
         if topic.partitions and topic.partitions != topic.wanted_partitions:

@@ -76,10 +76,7 @@ def _unusable(store: StoreFacts) -> Iterator[Finding]:
     for what, answer in store.unanswered.items():
         if not store.migrations_missing:
             yield Finding(
-                "store-unanswered",
-                "unknown",
-                f"cannot look at {what}: {answer.reason}",
-                answer.advice,
+                "store-unanswered", "unknown", f"cannot look at {what}: {answer.reason}", answer.advice
             )
     if store.late:
         yield Finding(

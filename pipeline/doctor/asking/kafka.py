@@ -179,11 +179,7 @@ async def _configs(admin: AIOKafkaAdminClient, topics: list[TopicFacts]) -> dict
 
 
 async def _tail(
-    consumer: AIOKafkaConsumer,
-    settings: Settings,
-    present: Mapping[str, int],
-    now: float,
-    deadline: float,
+    consumer: AIOKafkaConsumer, settings: Settings, present: Mapping[str, int], now: float, deadline: float
 ) -> tuple[LogReader, float]:
     """Read the ends of the topics; return what they say, and how many seconds of events were read."""
     events, positions, set_aside = (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import msgspec
 from clickhouse_connect.driver.client import Client
@@ -23,6 +24,7 @@ from pipeline.errors import StoreBusy, StoreUnavailable
 from schemas.settings import ClickHouse
 
 _NONE: tuple[str, ...] = ()
+_Facts = TypeVar("_Facts", HealthFacts, SessionFacts, HashFacts)
 
 _HEALTH = """
 SELECT
@@ -204,66 +206,59 @@ def _newest(client: Client, store: ClickHouse) -> float | None:
     return float(at) if there else None
 
 
+def _of_sources(
+    client: Client, store: ClickHouse, statement: str, kind: type[_Facts], **made: Callable[[Any], Any]
+) -> dict[SourceId, _Facts]:
+    """Return facts of sources, whose rows have the fields in their order; some of these are to be `made`."""
+    facts: dict[SourceId, _Facts] = {}
+    for replica, rank, *columns in client.query(statement.format(database=store.database)).result_rows:
+        row = dict(zip((field.name for field in fields(kind)), columns, strict=True))
+        facts[replica, rank] = kind(**{**row, **{name: make(row[name]) for name, make in made.items()}})
+    return facts
+
+
 def _health(client: Client, store: ClickHouse) -> Mapping[SourceId, HealthFacts]:
-    rows = client.query(_HEALTH.format(database=store.database)).result_rows
-    return {
-        (row[0], row[1]): HealthFacts(
-            window=float(row[2]),
-            incarnation=row[3],
-            last_seq=row[4],
-            last_batch_at=_seconds_of(row[5]),
-            connected=bool(row[6]),
-            trust=row[7],
-            drift_blocks=row[8],
-            drift_since=_seconds_of(row[9]),
-            lag_seconds=row[10],
-            gap_batches=row[11],
-            replayed_batches=row[12],
-            lost_batches=row[13],
-            undecodable_events=row[14],
-            duplicate_batches=row[15],
-            batches=row[16],
-            restarts=row[17],
-        )
-        for row in rows
-    }
+    return _of_sources(
+        client,
+        store,
+        _HEALTH,
+        HealthFacts,
+        window=float,
+        last_batch_at=_seconds_of,
+        connected=bool,
+        drift_since=_seconds_of,
+    )
 
 
 def _sessions(client: Client, store: ClickHouse) -> Mapping[SourceId, SessionFacts]:
-    rows = client.query(_SESSIONS.format(database=store.database)).result_rows
-    return {
-        (row[0], row[1]): SessionFacts(
-            model=row[2],
-            incarnation=row[3],
-            opened_at=row[4] / 1000,
-            closed_at=None if row[5] is None else row[5] / 1000,
-            closed_reason=row[6],
-            engine=row[7],
-            wire_era=row[8],
-            hash_domain=row[9],
-            last_seq=row[10],
-            trust=row[11],
-            trust_since=row[12] / 1000,
-            superseded=row[13],
-            openings=tuple(at / 1000 for at in row[14]),
-            remarks=tuple(row[15]),
-        )
-        for row in rows
-    }
+    return _of_sources(
+        client,
+        store,
+        _SESSIONS,
+        SessionFacts,
+        opened_at=_seconds_of,
+        closed_at=_seconds_of,
+        trust_since=_seconds_of,
+        openings=_all_seconds_of,
+        remarks=tuple,
+    )
 
 
 def _hashes(client: Client, store: ClickHouse) -> Mapping[SourceId, HashFacts]:
-    rows = client.query(_HASHES.format(database=store.database)).result_rows
-    return {(row[0], row[1]): HashFacts(bool(row[2]), frozenset(row[3])) for row in rows}
+    return _of_sources(client, store, _HASHES, HashFacts, alone=bool, groups=frozenset)
 
 
 def _fallen(client: Client, store: ClickHouse) -> Mapping[SourceId, tuple[float, ...]]:
     rows = client.query(_FALLEN.format(database=store.database)).result_rows
-    return {(row[0], row[1]): tuple(at / 1000 for at in row[2]) for row in rows}
+    return {(replica, rank): _all_seconds_of(times) for replica, rank, times in rows}
 
 
 def _seconds_of(at: Any) -> float | None:
     return None if at is None else at / 1000
+
+
+def _all_seconds_of(times: Iterable[int]) -> tuple[float, ...]:
+    return tuple(at / 1000 for at in times)
 
 
 _MIGRATIONS = "migrations"
