@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from pipeline.verify import times
-from pipeline.verify.replica.flow import Flow
 from pipeline.verify.replica.objects import Uses
 from pipeline.verify.replica.source import Health, SourceRecount
+from pipeline.verify.replica.trust import Since
 from schemas.events import EngineCounters
 from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, SourceRow, StreamHealthRow
 
 ReplicaRow = OccupancyRow | FlowRow | StreamHealthRow | ObjectsRow | EngineCountersRow | SourceRow
+_SCRAPED = {*EngineCounters.__struct_fields__} & {*EngineCountersRow.__struct_fields__}
+"""Figures of a scrape that its row has, under the same names."""
 
 
 def open_window(source: SourceRecount) -> Iterator[ReplicaRow]:
@@ -34,25 +37,16 @@ def carried_window(source: SourceRecount, window: int) -> Iterator[ReplicaRow]:
 def occupancy(source: SourceRecount, window: int) -> Iterator[OccupancyRow]:
     """Yield what is held at the end of a window."""
     for medium, group, held in source.held(times.end_of(window)):
-        trust = source.trust.of(medium)
+        pool = source.pools[medium, group]
         yield OccupancyRow(
             window=times.start_of(window),
-            model=source.life.model,
-            replica=source.replica,
-            dp_rank=source.dp_rank,
             medium=medium,
             group_idx=group,
-            block_size=held.block_size,
-            entries=held.entries,
-            blocks=held.blocks,
-            tokens=held.tokens,
-            covered_blocks=held.covered_blocks,
+            **held._asdict(),
             capacity_blocks=_room(source, medium, held.block_size),
-            store_only=source.pools[medium, group].store_only,
-            at_least=source.pools[medium, group].at_least,
-            trust=trust.trust,
-            trust_since=times.moment(trust.at),
-            version=source.version,
+            store_only=pool.store_only,
+            at_least=pool.at_least,
+            **_of_source(source, source.trust.of(medium)),
         )
 
 
@@ -65,41 +59,28 @@ def _room(source: SourceRecount, medium: str, block_size: int) -> int:
 def flow(source: SourceRecount, window: int) -> Iterator[FlowRow]:
     """Yield what came and went, for every pool in which anything did."""
     for (medium, group), pool in source.pools.items():
-        if pool.flow.nothing():
-            continue
-        trust = source.trust.had(medium)
-        yield FlowRow(
-            window=times.start_of(window),
-            model=source.life.model,
-            replica=source.replica,
-            dp_rank=source.dp_rank,
-            medium=medium,
-            group_idx=group,
-            **_figures(pool.flow),
-            trust=trust.trust,
-            trust_since=times.moment(trust.at),
-            version=source.version,
-        )
+        if not pool.flow.nothing():
+            yield FlowRow(
+                window=times.start_of(window),
+                medium=medium,
+                group_idx=group,
+                **vars(pool.flow),
+                **_of_source(source, source.trust.had(medium)),
+            )
 
 
 def objects(source: SourceRecount, window: int, *, carried: bool) -> Iterator[ObjectsRow]:
     """Yield the objects held and how they were used, for every medium and group that ever had any."""
     for (medium, group), held, size in source.objects.held():
-        trust = source.trust.of(medium) if carried else source.trust.had(medium)
         yield ObjectsRow(
             window=times.start_of(window),
-            model=source.life.model,
-            replica=source.replica,
-            dp_rank=source.dp_rank,
             medium=medium,
             group_idx=group,
             objects=held,
             bytes=size,
             capacity_bytes=source.objects.capacities.get(medium, 0),
-            **_figures(Uses() if carried else source.objects.uses[medium, group]),
-            trust=trust.trust,
-            trust_since=times.moment(trust.at),
-            version=source.version,
+            **vars(Uses() if carried else source.objects.uses[medium, group]),
+            **_of_source(source, source.trust.of(medium) if carried else source.trust.had(medium)),
         )
 
 
@@ -107,22 +88,17 @@ def health(source: SourceRecount, window: int, *, carried: bool) -> StreamHealth
     """Return the health of the stream; in carried windows nothing happened."""
     too_many = source.drift_blocks(times.end_of(window))
     drift_since = source.drift_began(window if source.window is None else source.window, too_many)
-    trust = source.trust.of_all(source.media()) if carried else source.trust.had_all(source.media())
+    media = source.media()
     return StreamHealthRow(
         window=times.start_of(window),
-        model=source.life.model,
-        replica=source.replica,
-        dp_rank=source.dp_rank,
-        **_figures(Health() if carried else source.health),
+        **vars(Health() if carried else source.health),
         incarnation=source.life.incarnation,
         last_seq=source.life.last_seq,
-        last_batch_at=None if source.life.last_batch_at is None else times.moment(source.life.last_batch_at),
+        last_batch_at=_moment(source.life.last_batch_at),
         connected=source.disconnected_from is None or window < source.disconnected_from,
         drift_blocks=too_many,
         drift_since=None if drift_since is None else times.start_of(drift_since),
-        trust=trust.trust,
-        trust_since=times.moment(trust.at),
-        version=source.version,
+        **_of_source(source, source.trust.of_all(media) if carried else source.trust.had_all(media)),
     )
 
 
@@ -133,50 +109,43 @@ def counters(source: SourceRecount, said: EngineCounters, at: float) -> EngineCo
         model=source.life.model,
         replica=source.replica,
         dp_rank=source.dp_rank,
-        prefix_cache_queries=said.prefix_cache_queries,
-        prefix_cache_hits=said.prefix_cache_hits,
-        external_queries=said.external_queries,
-        external_hits=said.external_hits,
-        capacity_blocks=said.capacity_blocks,
-        block_size=said.block_size,
-        kv_cache_usage=said.kv_cache_usage,
-        prefill_seconds=said.prefill_seconds,
-        prefill_tokens=said.prefill_tokens,
-        cpu_capacity_tokens=said.cpu_capacity_tokens,
-        computed_tokens=said.computed_tokens,
-        transferred_tokens=said.transferred_tokens,
-        reloaded_tokens=said.reloaded_tokens,
-        generation_tokens=said.generation_tokens,
+        **{figure: getattr(said, figure) for figure in _SCRAPED},
         version=source.version,
     )
 
 
 def life(source: SourceRecount) -> Iterator[SourceRow]:
     """Yield the row of the present session, once its first batch is known."""
-    if source.life.first_seq is None:
-        return
-    trust = source.trust.of_all(source.media())
-    yield SourceRow(
-        model=source.life.model,
-        replica=source.replica,
-        dp_rank=source.dp_rank,
-        incarnation=source.life.incarnation,
-        opened_at=times.moment(source.life.opened_at),
-        closed_at=None if source.life.closed_at is None else times.moment(source.life.closed_at),
-        closed_reason=source.life.closed_reason,
-        engine=source.life.engine,
-        wire_era=source.life.wire_era,
-        hash_domain=source.life.hash_domain,
-        tenant=source.life.tenant,
-        role=source.role,
-        first_seq=source.life.first_seq,
-        last_seq=source.life.last_seq,
-        remarks=source.life.remarks,
-        trust=trust.trust,
-        trust_since=times.moment(trust.at),
-        version=source.version,
-    )
+    session = source.life
+    if session.first_seq is not None:
+        yield SourceRow(
+            incarnation=session.incarnation,
+            opened_at=times.moment(session.opened_at),
+            closed_at=_moment(session.closed_at),
+            closed_reason=session.closed_reason,
+            engine=session.engine,
+            wire_era=session.wire_era,
+            hash_domain=session.hash_domain,
+            tenant=session.tenant,
+            role=source.role,
+            first_seq=session.first_seq,
+            last_seq=session.last_seq,
+            remarks=session.remarks,
+            **_of_source(source, source.trust.of_all(source.media())),
+        )
 
 
-def _figures(of: Flow | Uses | Health) -> dict[str, Any]:
-    return dict(vars(of))
+def _of_source(source: SourceRecount, trust: Since) -> dict[str, Any]:
+    """Return the columns that every row with a trust has."""
+    return {
+        "model": source.life.model,
+        "replica": source.replica,
+        "dp_rank": source.dp_rank,
+        "trust": trust.trust,
+        "trust_since": times.moment(trust.at),
+        "version": source.version,
+    }
+
+
+def _moment(at: float | None) -> datetime | None:
+    return None if at is None else times.moment(at)
