@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from typing import Any, TypeVar, get_args
 
@@ -32,9 +32,7 @@ class StoredTables:
 
     def rows_of_partition(self, partition: int, partitions: int) -> Iterator[ReplicaRow]:
         """Yield the rows of the replicas that belong to a partition of the events topic."""
-        which = "kafkaMurmurHash(replica) % {partitions:UInt32} = {partition:UInt32}"
-        for kind in TABLES:
-            yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
+        return self._of_partition(TABLES, "replica", partition, partitions)
 
     def rows_of_shard(self, shard: int) -> Iterator[FleetRow]:
         """Yield the rows of a partition of the residency topic."""
@@ -43,13 +41,17 @@ class StoredTables:
 
     def choices_of_partition(self, partition: int, partitions: int) -> Iterator[ChoiceRow]:
         """Yield the choices of requests that belong to a partition of the topic of choices."""
-        which = "kafkaMurmurHash(request_id) % {partitions:UInt32} = {partition:UInt32}"
-        yield from self._rows(ChoiceRow, which, {"partition": partition, "partitions": partitions})
+        return self._of_partition((ChoiceRow,), "request_id", partition, partitions)
 
     def figures_of_partition(self, partition: int, partitions: int) -> Iterator[Any]:
         """Yield the rows that are figures, of the replicas of a partition of the figures topic."""
-        which = "kafkaMurmurHash(replica) % {partitions:UInt32} = {partition:UInt32}"
-        for kind in FIGURES:
+        return self._of_partition(FIGURES, "replica", partition, partitions)
+
+    def _of_partition(
+        self, kinds: Iterable[type[_Kind]], key: str, partition: int, partitions: int
+    ) -> Iterator[_Kind]:
+        which = f"kafkaMurmurHash({key}) % {{partitions:UInt32}} = {{partition:UInt32}}"
+        for kind in kinds:
             yield from self._rows(kind, which, {"partition": partition, "partitions": partitions})
 
     def rows_by_partition(self, partitions: int) -> list[int]:

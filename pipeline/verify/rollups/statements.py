@@ -7,11 +7,12 @@ statements with sums of their own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from pipeline.clickhouse.sql_files import rollup
+from pipeline.verify.store import StoredTables
 
 _STATEMENT = re.compile(
     r"INSERT INTO \{database\}\.\w+\s*\((?P<columns>.*?)\)\s*(?P<select>SELECT\b.*)", re.S
@@ -20,22 +21,12 @@ _OF_SOME_PERIODS = re.compile(r"\s+AND has\(\{periods:[^\n]*")
 _RANGE = "window >= {from:DateTime('UTC')} AND window < {to:DateTime('UTC')}"
 
 
-class Database(Protocol):
-    """The database that has the rows."""
-
-    def asked(self, statement: str, parameters: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a statement, in which `{database}` is the database."""
-
-    def minutes_due(self) -> Iterable[tuple[str, datetime]]:
-        """Return the minutes that are to be recomputed, as (prefix of their tables' names, start)."""
-
-
 class StoredRollups:
     """The tables of minutes and hours of one database. Every call raises StoreUnavailable."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self.minutes_due = database.minutes_due
+    def __init__(self, tables: StoredTables) -> None:
+        self._tables = tables
+        self.minutes_due = tables.minutes_due
 
     def rows_by_day(self, name: str, per: str, begin: datetime) -> dict[datetime, int]:
         """Return the days from `begin` on that have any rows, and how many rollup rows each has."""
@@ -50,7 +41,7 @@ class StoredRollups:
                 FROM {{database}}.{name}_10s WHERE window >= {{from:DateTime('UTC')}}
             )
             GROUP BY day"""
-        return {row["day"]: row["rows"] for row in self._database.asked(statement, {"from": begin})}
+        return {row["day"]: row["rows"] for row in self._tables.asked(statement, {"from": begin})}
 
     def differing(self, name: str, per: str, begin: datetime, end: datetime) -> Iterator[dict[str, Any]]:
         """Yield the rows of periods from `begin` to before `end` that are only in the table or only computed.
@@ -58,7 +49,7 @@ class StoredRollups:
         `computed` says which of the two.
         """
         parameters = {"from": begin, "to": end, "version": 0}
-        return self._database.asked(_differing(name, per), parameters)
+        return self._tables.asked(_differing(name, per), parameters)
 
 
 def _differing(name: str, per: str) -> str:
