@@ -12,8 +12,8 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.undoing import Undoing
 from pipeline.verify.fleet.check import ShardCheck, Written
 from pipeline.verify.fleet.topic_check import TopicCheck
-from pipeline.verify.progress import Cost, Progress
-from pipeline.verify.replica.check import SourceCheck
+from pipeline.verify.progress import Progress, ReadingCost
+from pipeline.verify.replica.partition import PartitionCheck
 from pipeline.verify.store import StoredTables
 from pipeline.verify.topic_log import Record, TopicLog
 from schemas.events import EventsRecord
@@ -66,7 +66,7 @@ async def tried(
     until: int | None,
     recount: Callable[[int, int, Record], None],
     clock: Callable[[], float] = time.monotonic,
-) -> Cost | None:
+) -> ReadingCost | None:
     """Return what reading a whole topic will cost; None if it is too short for a trial.
 
     `recount` gets partition, offset and record, as the comparison will. The trial reads the longest
@@ -98,7 +98,7 @@ async def tried(
             passed += last - first
     if not passed:
         return None
-    return Cost(total, spent / passed * total, read / passed * total / 1e6)
+    return ReadingCost(total, spent / passed * total, read / passed * total / 1e6)
 
 
 class _ThrownAway:
@@ -109,23 +109,16 @@ class _ThrownAway:
         self._settings = settings
         self._begins = begins
         self._now = datetime.now(timezone.utc)
-        self._sources: dict[tuple[str, int], SourceCheck] = {}
+        self._partitions: dict[int, PartitionCheck] = {}
         self._shards: dict[int, ShardCheck] = {}
         self._topic = TopicCheck()
         self._undoing = Undoing(None)
 
-    def events(self, _partition: int, offset: int, record: EventsRecord) -> None:
-        name = (record.replica, record.dp_rank)
-        check = self._sources.get(name)
+    def events(self, partition: int, offset: int, record: EventsRecord) -> None:
+        check = self._partitions.get(partition)
         if check is None:
-            check = self._sources[name] = SourceCheck(
-                name,
-                self._settings.worker,
-                (),
-                Findings(),
-                committed=_EVERYTHING,
-                whole=True,
-                oldest=self._now,
+            check = self._partitions[partition] = PartitionCheck(
+                self._settings.worker, {}, Findings(), begin=0, committed=_EVERYTHING, oldest=self._now
             )
         check.apply(offset, record)
 
@@ -133,7 +126,12 @@ class _ThrownAway:
         check = self._shards.get(partition)
         if check is None:
             check = self._shards[partition] = ShardCheck(
-                partition, self._settings.fleet, (), Findings(), Written(_EVERYTHING, self._now)
+                partition,
+                self._settings.fleet,
+                (),
+                Findings(),
+                Written(_EVERYTHING, self._now),
+                forget_seconds=self._settings.worker.forget_seconds,
             )
         self._topic.expect(record.partition, _EVERYTHING, {})
         self._topic.apply(record)

@@ -12,7 +12,7 @@ _MEASURED_SECONDS = 1.0
 _ERASE = "\r\x1b[K"
 
 
-class Cost(NamedTuple):
+class ReadingCost(NamedTuple):
     """What reading a topic costs, estimated by a trial."""
 
     offsets: int
@@ -52,7 +52,7 @@ class Progress:
         """Note how many records of a topic there are to read; call before the first is read."""
         self._expected[topic] = records
 
-    def estimate(self, costs: Mapping[str, Cost], memory_megabytes: float) -> None:
+    def estimate(self, costs: Mapping[str, ReadingCost], memory_megabytes: float) -> None:
         """Write lines, which stay, with the total cost: from a trial of topics and the number of rows."""
         self._seconds = {topic: cost.seconds for topic, cost in costs.items()}
         lines = []

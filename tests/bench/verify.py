@@ -24,7 +24,7 @@ from pipeline.kafka import topics
 from pipeline.kafka.acceptance import accepted_residency
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.against_log import check_log
-from pipeline.verify.progress import Cost, Progress
+from pipeline.verify.progress import Progress, ReadingCost
 from pipeline.verify.topic_log import opened_topic
 from pipeline.worker.warming import warm_up
 from schemas.settings import ClickHouse, Kafka, Settings
@@ -101,7 +101,7 @@ class _ByTopic(Progress):
         self._estimated: dict[str, float] = {}
         self._began: tuple[str, float, float] | None = None
 
-    def estimate(self, costs: Mapping[str, Cost], memory_megabytes: float) -> None:
+    def estimate(self, costs: Mapping[str, ReadingCost], memory_megabytes: float) -> None:
         self._estimated = {topic: cost.seconds for topic, cost in costs.items()}
         super().estimate(costs, memory_megabytes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 
-from pipeline.verify.progress import Cost, Progress
+from pipeline.verify.progress import Progress, ReadingCost
 
 
 def run(*, expected: bool = False, fitted: Callable[[str], str] = str) -> str:
@@ -15,7 +15,7 @@ def run(*, expected: bool = False, fitted: Callable[[str], str] = str) -> str:
     if expected:
         progress.expect("events", 3000)
         progress.expect("residency", 600_000)
-        costs = {"events": Cost(3000, 3.0, 6.0), "residency": Cost(600_000, 12_000.0, 1200.0)}
+        costs = {"events": ReadingCost(3000, 3.0, 6.0), "residency": ReadingCost(600_000, 12_000.0, 1200.0)}
         progress.estimate(costs, 1234.5)
     progress.partition("events", 2, 8)
     for _ in range(3000):
