@@ -6,9 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
-LOST = ("peer", "peer_and_evicted", "evicted", "evicted_elsewhere", "cleared")
+from pipeline.verify.fleet.prefixes import AVOIDABLE
+
+LOST = AVOIDABLE
 AT_RECEIVERS = {"peer": "peer_at_receivers", "evicted_elsewhere": "evicted_at_receivers"}
 """By cause, the part of it for blocks held or evicted only by sources that receive KV."""
 SAVED = {"promoted": "lower_tier"}
@@ -74,7 +77,7 @@ class Inputs:
     """Model, replica, when, tokens found since the scrape before."""
     hours: Sequence[Hour]
     """From 25 hours before the first day to the end of the last."""
-    lives: Sequence[Row]
+    sessions: Sequence[Row]
     """Rows of `sources`: the engine sessions that overlap the range."""
     settings: Sequence[Row]
     """All rows of `prefill_settings`."""
@@ -82,8 +85,8 @@ class Inputs:
 
     def __post_init__(self) -> None:
         found: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
-        for life in self.lives:
-            found[life["model"], life["replica"]].add(life["dp_rank"])
+        for session in self.sessions:
+            found[session["model"], session["replica"]].add(session["dp_rank"])
         self.ranks = {replica: len(ranks) for replica, ranks in found.items()}
 
 
@@ -92,7 +95,7 @@ def costs(inputs: Inputs) -> dict[Key, Cost]:
     rates = _Rates(inputs)
     found: defaultdict[Key, Cost] = defaultdict(Cost)
     for row in _of_largest_groups(inputs.fills):
-        tenant = _tenant(inputs.lives, row["model"], row["replica"], row["hash_domain"])
+        tenant = _tenant(inputs.sessions, row["model"], row["replica"], row["hash_domain"])
         for cause in LOST:
             tokens = row[f"{cause}_tokens"]
             if part := AT_RECEIVERS.get(cause):
@@ -102,7 +105,7 @@ def costs(inputs: Inputs) -> dict[Key, Cost]:
         for column, cause in SAVED.items():
             rates.add(found, row, row["window"], (tenant, "saved", cause), row[f"{column}_tokens"])
     for model, replica, at, hit in inputs.hits:
-        tenant = _tenant(inputs.lives, model, replica, None)
+        tenant = _tenant(inputs.sessions, model, replica, None)
         rates.add(found, {"model": model, "replica": replica}, at, (tenant, "saved", "gpu"), hit)
     return {key: cost for key, cost in found.items() if cost.tokens}
 
@@ -201,16 +204,13 @@ def _of_largest_groups(fills: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _tenant(lives: Sequence[Row], model: str, replica: str, hash_domain: str | None) -> str:
+def _tenant(sessions: Sequence[Row], model: str, replica: str, hash_domain: str | None) -> str:
     """Return the tenant of a replica in a hash domain, or its latest where no domain is known."""
-    of_replica = [life for life in lives if life["model"] == model and life["replica"] == replica]
-    of_domain = [life for life in of_replica if hash_domain in (None, life["hash_domain"])]
+    of_replica = [row for row in sessions if (row["model"], row["replica"]) == (model, replica)]
+    of_domain = [row for row in of_replica if hash_domain in (None, row["hash_domain"])]
     if not of_domain:
         return ""
+    latest = max(row["opened_at"] for row in of_domain)
     # Of domains that opened at the same time, the first by name.
-    latest = max(life["opened_at"] for life in of_domain)
-    return str(
-        min(
-            (life for life in of_domain if life["opened_at"] == latest), key=lambda life: life["hash_domain"]
-        )["tenant"]
-    )
+    first = min((row for row in of_domain if row["opened_at"] == latest), key=itemgetter("hash_domain"))
+    return str(first["tenant"])

@@ -67,7 +67,7 @@ def inputs_of(tables: StoredTables, begin: datetime) -> Inputs:
         ),
         hits=list(_hits(tables, begin, bounds["end"])),
         hours=[_hour(row) for row in tables.asked(_HOURS, days)],
-        lives=list(
+        sessions=list(
             tables.asked(
                 "SELECT tenant, hash_domain, model, replica, dp_rank, opened_at "
                 "FROM {database}.sources FINAL WHERE opened_at <= {end:DateTime('UTC')} "
