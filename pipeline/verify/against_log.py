@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from connectors.kafka.reach import reach
 from connectors.process.leaving import aside
@@ -47,11 +48,11 @@ from pipeline.verify.fleet.beginning.undoing import (
 )
 from pipeline.verify.fleet.check import ShardCheck, Written
 from pipeline.verify.fleet.topic_check import TopicCheck
+from pipeline.verify.keys import SourceId
 from pipeline.verify.money.check import check_money
 from pipeline.verify.progress import Progress
 from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.partition import PartitionCheck
-from pipeline.verify.replica.silence import SourceId
 from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.rollups.statements import StoredRollups
 from pipeline.verify.store import StoredTables
@@ -70,6 +71,8 @@ SAMPLED = "estimates from a sample of the blocks (fleet.sample_rate)"
 LOOK_AGAIN_SECONDS = 0.5
 HIDES_FIGURES = "an open transaction, perhaps of a worker that was killed, hides records of figures partition"
 HELD_BACK = "an open transaction, perhaps of a worker that was killed, hides records of residency partitions"
+
+_Rows = TypeVar("_Rows")
 
 
 async def check_log(
@@ -96,12 +99,9 @@ async def check_log(
     comparison = Comparison(settings, tables, now, until, progress, figures_since=figures_since)
     findings = comparison.findings
     try:
-        async with (
-            opened_topic(settings, "events", agent="replica", decode=accepted_events) as events,
-            opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as later,
-        ):
-            await estimate(progress, settings, tables, events, later, until)
-        await comparison.topics(patience)
+        async with _events_log(settings) as events, _residency_log(settings) as residency:
+            await estimate(progress, settings, tables, events, residency, until)
+        await comparison.compare_topics(patience)
         progress.step("comparing minutes and hours")
         rollups = StoredRollups(tables)
         await aside(lambda: check_rollups(rollups, findings, oldest=now - RECOMPUTED_FOR, patience=patience))
@@ -129,36 +129,49 @@ class Comparison:
     figures_since: datetime | None = None
     """Time from which on the figures topic has all rows; None: MARGIN after its first record."""
     findings: Findings = field(default_factory=Findings)
-    topic: TopicCheck = field(default_factory=TopicCheck)
+    residency_topic: TopicCheck = field(default_factory=TopicCheck)
 
-    async def topics(self, patience: float) -> None:
+    async def compare_topics(self, patience: float) -> None:
         """Compare every topic with the rows that follow from it; `patience` as in `check_log`."""
         settings, progress = self.settings, self.progress
-        async with opened_topic(settings, "events", agent="replica", decode=accepted_events) as events:
+        async with _events_log(settings) as events:
             for partition in range(events.partitions):
                 progress.partition("events", partition, events.partitions)
-                await self.partition(events, partition)
+                await self._compare_partition(events, partition)
         # After the events topic, so that it has all that the replica agent had committed by then.
-        async with opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as residency:
+        async with _residency_log(settings) as residency:
             progress.step("waiting for open transactions to end")
-            await self.wait_readable(residency, patience)
+            await self._wait_readable(residency, patience)
             for shard in range(residency.partitions):
                 progress.partition("residency", shard, residency.partitions)
-                await self.shard(residency, shard)
-        self.finish()
-        async with opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice) as choices:
+                await self._compare_shard(residency, shard)
+        if self.until is None:  # which would cut the topics off at different points
+            self.residency_topic.finish(self.findings, unreadable=self.unreadable)
+        async with _choices_log(settings) as choices:
             for partition in range(choices.partitions):
                 progress.partition(CHOICES, partition, choices.partitions)
-                await self.choices(choices, partition)
+                await self._compare_choices(choices, partition)
         if settings.kafka.figures and self.until is None:
-            await self.figures(patience)
+            await self._compare_figures(patience)
 
-    async def partition(self, events: TopicLog[EventsRecord], partition: int) -> None:
-        """Compare the sources of a partition of the events topic."""
+    async def _looked(
+        self, topic: TopicLog[Any], partition: int, rows: Callable[[], _Rows]
+    ) -> tuple[Extent, _Rows, int, int]:
+        """Return the extent of a partition, its rows in the tables, and two offsets: up to which to read, and
+        up to which all must be in the tables (both exclusive)."""
         # Order matters: the rows read have all that was committed, and the log read next all they rest on.
-        extent = await events.extent(partition)
-        found = await aside(lambda: _rows_by_source(self.tables, partition, events.partitions))
-        end, committed = self._bounds(await events.end(partition), extent)
+        extent = await topic.extent(partition)
+        found = await aside(rows)
+        end = await topic.end(partition)
+        if self.until is None:
+            return extent, found, end, extent.committed
+        return extent, found, min(end, self.until), min(extent.committed, self.until)
+
+    async def _compare_partition(self, events: TopicLog[EventsRecord], partition: int) -> None:
+        """Compare the sources of a partition of the events topic."""
+        extent, found, end, committed = await self._looked(
+            events, partition, lambda: _rows_by_source(self.tables, partition, events.partitions)
+        )
         self.findings.removed += max(0, extent.begin - extent.committed) if extent.committed else 0
         self.findings.degraded += sum(map(_is_degraded, found.values()))
         check = PartitionCheck(
@@ -181,14 +194,13 @@ class Comparison:
         check.finish(end)
         if extent.begin == 0:
             for sums in check.residency_sums():
-                self.topic.expect(partition, committed, sums)
+                self.residency_topic.expect(partition, committed, sums)
 
-    async def choices(self, choices: TopicLog[ChoiceRecord], partition: int) -> None:
+    async def _compare_choices(self, choices: TopicLog[ChoiceRecord], partition: int) -> None:
         """Compare the rows of a partition of routers' choices."""
-        # In the same order as in `partition`, for the same reasons.
-        extent = await choices.extent(partition)
-        found = await aside(lambda: list(self.tables.choices_of_partition(partition, choices.partitions)))
-        end, committed = self._bounds(await choices.end(partition), extent)
+        extent, found, end, committed = await self._looked(
+            choices, partition, lambda: list(self.tables.choices_of_partition(partition, choices.partitions))
+        )
         oldest = self.now - KEPT_FOR
         check = ChoicesCheck(found, self.findings, begin=extent.begin, committed=committed, oldest=oldest)
         async for offset, record in choices.records(partition, extent.begin, end):
@@ -201,7 +213,7 @@ class Comparison:
             self._count(record)
         check.finish(end)
 
-    async def figures(self, patience: float) -> None:
+    async def _compare_figures(self, patience: float) -> None:
         """Compare the topic of figures with the tables."""
         settings, progress = self.settings, self.progress
         committed = await self._committed()
@@ -212,9 +224,9 @@ class Comparison:
             until = time.monotonic() + patience
             for partition in range(topic.partitions):
                 progress.partition(NAME, partition, topic.partitions)
-                await self._figures(topic, partition, committed(partition), until)
+                await self._compare_figures_of(topic, partition, committed(partition), until)
 
-    async def _figures(
+    async def _compare_figures_of(
         self, topic: TopicLog[Any], partition: int, committed: AgentsCommitted, until: float
     ) -> None:
         """Compare a partition; until `until`, by the monotonic clock, wait for figures that rows lack."""
@@ -230,12 +242,7 @@ class Comparison:
                 return
             since = times.moment(written_at) + MARGIN
         check = FiguresCheck(
-            rows,
-            self.findings,
-            since=since,
-            oldest=self.now - KEPT_FOR,
-            committed=committed,
-            before=before,
+            rows, self.findings, since=since, oldest=self.now - KEPT_FOR, committed=committed, before=before
         )
         while True:
             end = await topic.end(partition)
@@ -254,9 +261,9 @@ class Comparison:
         """Return a function that says, for a partition of figures, how far its agents had committed."""
         settings = self.settings
         async with (
-            opened_topic(settings, "events", agent="replica", decode=accepted_events) as events,
-            opened_topic(settings, "residency", agent="fleet", decode=accepted_residency) as residency,
-            opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice) as choices,
+            _events_log(settings) as events,
+            _residency_log(settings) as residency,
+            _choices_log(settings) as choices,
         ):
             replica, fleet, chosen = [
                 [await _committed_of(topic, partition) for partition in range(topic.partitions)]
@@ -266,27 +273,26 @@ class Comparison:
         of_choices = Committed(max(each.begin for each in chosen), min(each.end for each in chosen))
         return lambda partition: AgentsCommitted(replica[partition], fleet, of_choices)
 
-    async def wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
+    async def _wait_readable(self, residency: TopicLog[ResidencyRecord], patience: float) -> None:
         """Wait until all that the replica agent had committed when it was compared can be read."""
         if self.until is None and (behind := await residency.held_back(patience)):
             partitions = ", ".join(map(str, behind))
             self.unreadable = f"{HELD_BACK} {partitions}"
 
-    async def shard(self, residency: TopicLog[ResidencyRecord], shard: int) -> None:
+    async def _compare_shard(self, residency: TopicLog[ResidencyRecord], shard: int) -> None:
         """Compare the fleet's rows of a partition of the residency topic."""
-        # In the same order as in `partition`, for the same reasons.
-        extent = await residency.extent(shard)
-        found = await aside(lambda: list(self.tables.rows_of_shard(shard)))
-        end, committed = self._bounds(await residency.end(shard), extent)
+        extent, found, end, committed = await self._looked(
+            residency, shard, lambda: list(self.tables.rows_of_shard(shard))
+        )
         beginning = None
         if extent.begin > 0:
             try:
                 extent, beginning = await self._beginning(residency, shard, extent)
             except (BeginningUnknown, CheckpointUnclear) as unknown:
-                self.topic.begins_later(None)
+                self.residency_topic.begins_later(None)
                 self.findings.left_out[str(unknown)] += len(found)
                 return
-            self.topic.begins_later(beginning)
+            self.residency_topic.begins_later(beginning)
         check = None
         if self.settings.fleet.sample_rate < 1:
             self.findings.left_out[SAMPLED] += len(found)
@@ -307,7 +313,7 @@ class Comparison:
                 if check is not None:
                     check.set_aside(record)
             else:
-                self.topic.apply(record)
+                self.residency_topic.apply(record)
                 if check is not None:
                     check.apply(offset, record)
         if check is not None:
@@ -342,25 +348,26 @@ class Comparison:
             now = await residency.extent(shard)
             if now.begin == extent.begin:
                 ahead = self.settings.worker.max_clock_ahead_seconds
-                return extent, undoing.beginning(saved, written_at=written_at, ahead=ahead)
+                return extent, undoing.beginning(written_at=written_at, ahead=ahead)
             extent = replace(extent, begin=now.begin)
-
-    def finish(self) -> None:
-        """Compare the topics with each other, unless `until` cuts them off at different points."""
-        if self.until is None:
-            self.topic.finish(self.findings, unreadable=self.unreadable)
-
-    def _bounds(self, end: int, extent: Extent) -> tuple[int, int]:
-        """Return up to which offset to read, and up to which all must be in the tables (both exclusive)."""
-        if self.until is None:
-            return end, extent.committed
-        return min(end, self.until), min(extent.committed, self.until)
 
     def _count(self, record: Any) -> None:
         self.progress.record()
         self.findings.records += 1
         if isinstance(record, RecordRefused):
             self.findings.set_aside[record.reason] += 1
+
+
+def _events_log(settings: Settings) -> AbstractAsyncContextManager[TopicLog[EventsRecord]]:
+    return opened_topic(settings, "events", agent="replica", decode=accepted_events)
+
+
+def _residency_log(settings: Settings) -> AbstractAsyncContextManager[TopicLog[ResidencyRecord]]:
+    return opened_topic(settings, "residency", agent="fleet", decode=accepted_residency)
+
+
+def _choices_log(settings: Settings) -> AbstractAsyncContextManager[TopicLog[ChoiceRecord]]:
+    return opened_topic(settings, CHOICES, agent=CHOICES, decode=accepted_choice)
 
 
 async def _committed_of(topic: TopicLog[Any], partition: int) -> Committed:
@@ -371,8 +378,8 @@ async def _committed_of(topic: TopicLog[Any], partition: int) -> Committed:
 
 def _is_degraded(rows: Iterable[ReplicaRow]) -> bool:
     """Return whether the newest session of a source is still open and its trust degraded."""
-    lives = [row for row in rows if isinstance(row, SourceRow)]
-    newest = max(lives, key=lambda life: life.incarnation, default=None)
+    sessions = [row for row in rows if isinstance(row, SourceRow)]
+    newest = max(sessions, key=lambda session: session.incarnation, default=None)
     return newest is not None and not newest.closed_reason and newest.trust == "degraded"
 
 

@@ -20,13 +20,7 @@ class ChoicesCheck:
     """Compares one partition of the topic with the rows of its requests."""
 
     def __init__(
-        self,
-        found: Iterable[ChoiceRow],
-        findings: Findings,
-        *,
-        begin: int,
-        committed: int,
-        oldest: datetime,
+        self, found: Iterable[ChoiceRow], findings: Findings, *, begin: int, committed: int, oldest: datetime
     ) -> None:
         """`begin`: records before this offset are gone. `committed`: the worker has written all before this
         one. `oldest`: rows of earlier choices may be gone."""

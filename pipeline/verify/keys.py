@@ -27,6 +27,8 @@ KEYS: dict[type[msgspec.Struct], tuple[str, ...]] = {
     ChoiceRow: ("time", "model", "replica", "request_id"),
 }
 
+SourceId = tuple[str, int]
+"""Replica and data-parallel rank."""
 RowKey = tuple[Any, ...]
 """Table, then the values of its key columns."""
 

@@ -23,10 +23,9 @@ from pipeline.residency.cut import Cut
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.topic_check import TopicCheck
-from pipeline.verify.keys import RowKey, key_of
+from pipeline.verify.keys import RowKey, SourceId, key_of
 from pipeline.verify.replica.expected import ReplicaRow
 from pipeline.verify.replica.partition import PartitionCheck
-from pipeline.verify.replica.silence import SourceId
 from schemas.events import EventsRecord
 from schemas.settings import Connector, Fleet, Kafka, Worker
 from tests.fuzz.mutants import Mutants

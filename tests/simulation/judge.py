@@ -53,7 +53,7 @@ def _recounted(play: Play) -> Findings:
         comparison = Comparison(
             simulation.settings, tables, now, None, Progress(None), figures_since=times.EPOCH
         )
-        await comparison.topics(PATIENCE_SECONDS)
+        await comparison.compare_topics(PATIENCE_SECONDS)
         done.append(comparison.findings)
 
     task: asyncio.Task[Any] = process.create_task(recount())

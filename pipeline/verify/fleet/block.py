@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipeline.verify.fleet.changes import SourceId, Space
+from pipeline.verify.fleet.changes import Space
 from pipeline.verify.fleet.parsed import Chain
 from pipeline.verify.fleet.shown import Shown
+from pipeline.verify.keys import SourceId
 
 
 class Loss(NamedTuple):
@@ -18,7 +19,7 @@ class Loss(NamedTuple):
     received: bool
     """Whether the source received KV when the block came."""
     at: float
-    life: int
+    session_number: int
     """Number of the source's session."""
     stored: int | None
     """Tokens stored in the pool before."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.fleet.parsed import Chain, chains_of, columns_of, counting, ends_of
+from pipeline.verify.keys import SourceId
 from schemas.residency import ResidencyChanges, ResidencyRecord
 from schemas.trust import Trust
 
@@ -22,8 +23,6 @@ def removals_announced(pool: ResidencyChanges) -> bool:
 
 RECEIVED_LATER = 2.0
 """Seconds after event time at which changes of a source that receives KV count."""
-SourceId = tuple[str, int]
-"""Replica and data-parallel rank."""
 
 
 class Space(NamedTuple):
@@ -40,7 +39,7 @@ class Piece:
 
     source: SourceId
     incarnation: int
-    life: int
+    session_number: int
     """Number of the source's session, counting its incarnations."""
     space: Space
     medium: str
@@ -83,7 +82,7 @@ _due = itemgetter(0)
 @dataclass
 class _Source:
     incarnation: int = 0
-    life: int = 0
+    session_number: int = 0
     seen: float = 0.0
     """Latest event time."""
     unsure_until: float = 0.0
@@ -96,14 +95,14 @@ class _Order:
     the end of the last."""
 
     def __init__(self, reached: float) -> None:
-        self._life: int | None = None
+        self._session: int | None = None
         self._floor = reached
         self.reached = reached
 
-    def times(self, life: int, times: Sequence[float]) -> list[float]:
+    def times(self, session: int, times: Sequence[float]) -> list[float]:
         """Return the times of one pool's changes; one that goes back counts as the latest before it."""
-        if life != self._life:
-            self._life, self._floor = life, self.reached
+        if session != self._session:
+            self._session, self._floor = session, self.reached
         due = list(accumulate(times, max, initial=self._floor))[1:]
         if due:
             self.reached = max(self.reached, due[-1])
@@ -129,13 +128,13 @@ class ChangesInOrder:
             source = self._sources.setdefault(name, _Source())
             if said.incarnation > source.incarnation:
                 source.incarnation = said.incarnation
-                source.life += 1
+                source.session_number += 1
             unsure_until = source.unsure_until
             for pool in said.changes:
                 piece = Piece(
                     name,
                     said.incarnation,
-                    source.life,
+                    source.session_number,
                     Space(said.hash_domain, said.model, pool.group_idx),
                     pool.medium,
                     removals_announced(pool),
@@ -147,7 +146,7 @@ class ChangesInOrder:
                 columns = columns_of(pool)
                 order = orders.setdefault(name, _Order(source.reached))
                 later = RECEIVED_LATER if said.receives else 0.0
-                due = order.times(source.life, [time + later for time in columns.times])
+                due = order.times(source.session_number, [time + later for time in columns.times])
                 of_pool = list(
                     map(
                         Change,

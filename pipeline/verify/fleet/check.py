@@ -23,7 +23,7 @@ from pipeline.verify.keys import RowKey, key_of, unequal
 from schemas.fleet_rows import CapacityCurveRow, FillsRow, HotPrefixRow, RedundancyRow
 from schemas.residency import ResidencyRecord
 from schemas.setting_rows import HashGroupRow
-from schemas.settings import Fleet, Worker
+from schemas.settings import Fleet
 
 _RowAndFills = tuple[FillsRow | CapacityCurveRow, Fills]
 """A row, and what it is made from."""
@@ -57,7 +57,7 @@ class ShardCheck:
         findings: Findings,
         written: Written,
         *,
-        forget_seconds: float = Worker().forget_seconds,
+        forget_seconds: float,
         beginning: Beginning | None = None,
     ) -> None:
         """`found`: its rows. `beginning`: what is known of the time before the log begins."""
@@ -159,11 +159,7 @@ class ShardCheck:
         owners = self.recount.owners
         for key, version in self.recount.versions.items():
             yield expected.redundancy(
-                key,
-                owners.redundancy[key],
-                self._shard,
-                window=window,
-                version=version,
+                key, owners.redundancy[key], self._shard, window=window, version=version
             )
 
     def _redundancy_of(self, found: RedundancyRow) -> RedundancyRow | None:
@@ -173,11 +169,7 @@ class ShardCheck:
             windows = [window for window in steps if window <= wanted]
             if windows:
                 row = expected.redundancy(
-                    key,
-                    steps[max(windows)],
-                    self._shard,
-                    window=wanted,
-                    version=found.version,
+                    key, steps[max(windows)], self._shard, window=wanted, version=found.version
                 )
                 if key_of(row) == key_of(found):
                     return row

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from zlib import crc32
 
-from pipeline.verify.fleet.changes import Change, SourceId, Space
+from pipeline.verify.fleet.changes import Change, Space
+from pipeline.verify.keys import SourceId
 from schemas.residency import SourceChanges
 from schemas.setting_rows import HashGroupRow
 

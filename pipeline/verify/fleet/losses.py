@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, deque
 
 from pipeline.verify.fleet.block import Block, Blocks, Loss
-from pipeline.verify.fleet.changes import Change, SourceId
+from pipeline.verify.fleet.changes import Change
+from pipeline.verify.keys import SourceId
 from schemas.residency import EVICTED
 
 
@@ -33,7 +34,7 @@ class Losses:
         self._numbers += 1
         evicted = change.kind == EVICTED
         source = change.of.source
-        loss = Loss(self._numbers, evicted, received, change.at, change.of.life, change.stored)
+        loss = Loss(self._numbers, evicted, received, change.at, change.of.session_number, change.stored)
         self.of_source[source] += source not in block.losses
         block.losses[source] = loss
         self._queue.append((block, source, loss))

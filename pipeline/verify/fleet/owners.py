@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from pipeline.verify.fleet.block import Block
-from pipeline.verify.fleet.changes import Piece, SourceId
+from pipeline.verify.fleet.changes import Piece
+from pipeline.verify.keys import SourceId
 from schemas.residency import FILLS
 
 

@@ -13,7 +13,7 @@ from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify import times
 from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.block import Block, Blocks
-from pipeline.verify.fleet.changes import Change, ChangesInOrder, Piece, SourceId, Space
+from pipeline.verify.fleet.changes import Change, ChangesInOrder, Piece, Space
 from pipeline.verify.fleet.hash_groups import HashGroups
 from pipeline.verify.fleet.losses import Losses
 from pipeline.verify.fleet.owners import Owners, Redundancy, RedundancyKey
@@ -21,7 +21,8 @@ from pipeline.verify.fleet.parsed import Chain
 from pipeline.verify.fleet.prefixes import Prefixes
 from pipeline.verify.fleet.transfers import Transfers, Would
 from pipeline.verify.fleet.undecided import Undecided
-from pipeline.verify.fleet.waiting import Waiting
+from pipeline.verify.fleet.waiting import WaitingChanges
+from pipeline.verify.keys import SourceId
 from pipeline.verify.replica.flow import count_in, count_seconds
 from schemas.residency import CLEARED, EVICTED, FILLED, FILLS, GENERATED, RETURNED, ResidencyRecord
 from schemas.settings import Fleet, Worker
@@ -111,7 +112,7 @@ class FleetRecount:
         """Whether a source may count as hashing differently for what it did before the log begins."""
         self._clock = -math.inf
         self._order = ChangesInOrder(settings.horizon_seconds)
-        self._waiting = Waiting(settings.order_seconds, settings.max_waiting)
+        self._waiting = WaitingChanges(settings.order_seconds, settings.max_waiting)
         self._most_waiting = settings.max_waiting
         self._undecided = Undecided(beginning.undecided)
         self._blocks = Blocks()
@@ -155,7 +156,7 @@ class FleetRecount:
             self._forget_sources()
         until = -math.inf
         if record.decisions is not None:
-            self._transfers.told(record.decisions)
+            self._transfers.decided(record.decisions)
         else:
             until = self._waiting.heard(record)
             for decided in self._undecided.of(record):
@@ -301,7 +302,7 @@ class FleetRecount:
         if own is not None and not own.evicted:
             return Would("cleared")
         if own is not None:
-            kept = own.life == of.life and not self._losses.cleared_since(source, own)
+            kept = own.session_number == of.session_number and not self._losses.cleared_since(source, own)
             needed = None
             if kept and own.stored is not None and change.stored is not None:
                 needed = max(change.stored - own.stored, 0)

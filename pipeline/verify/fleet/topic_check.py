@@ -8,11 +8,12 @@ from pipeline.verify.findings import Findings
 from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.parsed import columns_of
 from pipeline.verify.replica.residency_sums import (
-    ANY_LIFE,
-    PoolOfLife,
+    ANY_SESSION,
+    PoolOfSession,
     ResidencySums,
+    Resident,
     compare,
-    of_any_life,
+    of_any_session,
 )
 from schemas.residency import FILLS, ResidencyRecord
 
@@ -28,14 +29,14 @@ class TopicCheck:
 
     def __init__(self) -> None:
         self._begins: _Begins = "first"
-        self._before: dict[PoolOfLife, ResidencySums] = {}
+        self._before: dict[PoolOfSession, ResidencySums] = {}
         """What was resident where shards begin whose beginning is gone; sessions are not distinguished."""
         self._committed: dict[int, int] = {}
         """Committed offsets of the partitions of the events topic that are there from their beginning."""
-        self._wanted: dict[PoolOfLife, ResidencySums] = {}
-        self._has: dict[PoolOfLife, ResidencySums] = {}
+        self._wanted: dict[PoolOfSession, ResidencySums] = {}
+        self._has: dict[PoolOfSession, ResidencySums] = {}
 
-    def expect(self, partition: int, committed: int, wanted: dict[PoolOfLife, ResidencySums]) -> None:
+    def expect(self, partition: int, committed: int, wanted: dict[PoolOfSession, ResidencySums]) -> None:
         """Note what follows from the events of a partition before the replica agent's committed offset."""
         self._committed[partition] = committed
         self._wanted |= wanted
@@ -47,7 +48,7 @@ class TopicCheck:
         for source in record.sources:
             for pool in source.changes:
                 sums = self._has.setdefault(
-                    PoolOfLife(
+                    PoolOfSession(
                         source.replica,
                         source.dp_rank,
                         source.incarnation,
@@ -58,10 +59,9 @@ class TopicCheck:
                     ResidencySums(),
                 )
                 columns = columns_of(pool)
-                hashes, kinds = columns.hashes, columns.kinds
-                filled = [block for block, kind in zip(hashes, kinds, strict=True) if kind in FILLS]
-                sums.resident.blocks += 2 * len(filled) - len(hashes)
-                sums.resident.hashes += 2 * sum(filled) - sum(hashes)
+                of_blocks = zip(columns.hashes, columns.kinds, strict=True)
+                filled = Resident.of(block for block, kind in of_blocks if kind in FILLS)
+                sums.resident += filled + filled - Resident.of(columns.hashes)
                 if sums.changes is not None:
                     sums.changes.count_columns(columns)
 
@@ -74,10 +74,8 @@ class TopicCheck:
             self._begins = "anew" if beginning.whole or self._begins == "anew" else "later"
         for pool, held in beginning.held.items():
             space = pool.space
-            key = PoolOfLife(*pool.source, ANY_LIFE, space.hash_domain, pool.medium, space.group_idx)
-            before = self._before.setdefault(key, ResidencySums(changes=None)).resident
-            before.blocks += len(held)
-            before.hashes += sum(held)
+            key = PoolOfSession(*pool.source, ANY_SESSION, space.hash_domain, pool.medium, space.group_idx)
+            self._before.setdefault(key, ResidencySums(changes=None)).resident += Resident.of(held)
 
     def finish(self, findings: Findings, *, unreadable: str | None = None) -> None:
         """Compare, when all records were added up; `unreadable`: why some could not be read yet."""
@@ -86,7 +84,7 @@ class TopicCheck:
         elif self._begins != "unknown":
             sources = {(key.replica, key.dp_rank) for key in self._wanted}
             before = {key: of for key, of in self._before.items() if (key.replica, key.dp_rank) in sources}
-            wanted, has = of_any_life([self._wanted]), of_any_life([before, self._has])
+            wanted, has = of_any_session([self._wanted]), of_any_session([before, self._has])
             if self._begins == "anew":
                 tried = Findings()
                 compare(wanted, has, tried, unreadable=unreadable)

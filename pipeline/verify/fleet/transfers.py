@@ -9,31 +9,25 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from pipeline.verify.fleet.changes import Change, SourceId
+from pipeline.verify.fleet.changes import Change
 from pipeline.verify.fleet.parsed import Chain
+from pipeline.verify.fleet.split_mix import mixed
+from pipeline.verify.keys import SourceId
 from schemas.residency import Decisions
 
 LATER = 60.0
 """Seconds of event time by which all shards that decide must be past an undecided run to give it up."""
 MOST = 1 << 20
 """Fills that wait, at most."""
-_MASK = 2**64 - 1
-
-
-def _mixed(value: int, constant: int) -> int:
-    """The finaliser of SplitMix64."""
-    value ^= constant
-    value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
-    return (value ^ value >> 31) or 1
 
 
 def run_of(end: int, at: float, source: SourceId, incarnation: int, group_idx: int) -> int:
-    """Return the id of a run, which is the same in all shards."""
+    """Return the id of a run, which is the same in all shards: never 0, which stands for no run, nor odd."""
     said = "\0".join(map(str, (*source, incarnation, group_idx)))
     digest = blake2b(said.encode(errors="surrogatepass"), digest_size=8).digest()
     salt = int.from_bytes(digest, "little")
-    return (_mixed(end ^ _mixed(int(at * 1e6), salt), salt) | 2) & ~1
+    when = mixed(int(at * 1e6) ^ salt) or 1
+    return (mixed(end ^ when ^ salt) | 2) & ~1
 
 
 class Would(NamedTuple):
@@ -51,7 +45,7 @@ class Would(NamedTuple):
 
 
 @dataclass
-class Waiting:
+class WaitingFill:
     """A fill that does not count yet."""
 
     change: Change
@@ -66,7 +60,7 @@ class Transfers:
     """Fills that wait, in the order in which they will count."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingFill] = deque()
         self._known: dict[int, bool] = {}
         """Whether the last block of a run was stored before; of two runs with one id the first decides."""
         self._decided_to: dict[int, float] = {}
@@ -81,10 +75,10 @@ class Transfers:
         if run and last:
             self._known.setdefault(run, known)
         self._waiting.append(
-            Waiting(change, would, chain, run, False if not known else True if last else None)
+            WaitingFill(change, would, chain, run, False if not known else True if last else None)
         )
 
-    def told(self, decisions: Decisions) -> None:
+    def decided(self, decisions: Decisions) -> None:
         """Note what another shard decided."""
         runs = struct.unpack(f"<{len(decisions.known)}Q", decisions.runs)
         for run, known in zip(runs, map(bool, decisions.known), strict=True):
@@ -96,7 +90,7 @@ class Transfers:
         """Return whether a fill of a source waits."""
         return any(one.change.of.source == source for one in self._waiting)
 
-    def take(self) -> Iterator[Waiting]:
+    def take(self) -> Iterator[WaitingFill]:
         """Yield those that count now."""
         passed = min(self._decided_to.values(), default=0.0) - LATER
         too_many = len(self._waiting) - MOST

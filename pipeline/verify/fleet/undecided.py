@@ -6,8 +6,8 @@ import math
 
 import msgspec
 
-from pipeline.verify.fleet.changes import SourceId
 from pipeline.verify.fleet.parsed import columns_of
+from pipeline.verify.keys import SourceId
 from schemas.fleet_checkpoints import FleetUndecided
 from schemas.residency import ResidencyRecord, SourceChanges
 

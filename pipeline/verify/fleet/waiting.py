@@ -20,7 +20,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from pipeline.verify.fleet.changes import Change, SourceId
+from pipeline.verify.fleet.changes import Change
+from pipeline.verify.keys import SourceId
 from schemas.residency import ResidencyRecord
 
 HEARD_LATELY = 60.0
@@ -37,13 +38,13 @@ class _Partition:
 
 
 @dataclass
-class _Waiting:
+class _WaitingChange:
     change: Change
     name: SourceId
     """Decides the order at equal times; the same for all where the order of the log decides."""
 
 
-class Waiting:
+class WaitingChanges:
     """Changes of a shard that do not count yet."""
 
     def __init__(self, seconds: float, most: int) -> None:
@@ -51,7 +52,7 @@ class Waiting:
         self._seconds = seconds
         self._most = most
         self._partitions: dict[int, _Partition] = {}
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingChange] = []
 
     @property
     def count(self) -> int:
@@ -61,7 +62,7 @@ class Waiting:
     def add(self, record: ResidencyRecord, changes: list[Change]) -> None:
         """Add the changes of a record."""
         self._waiting += [
-            _Waiting(change, change.of.source if record.partitions else ("", -1)) for change in changes
+            _WaitingChange(change, change.of.source if record.partitions else ("", -1)) for change in changes
         ]
 
     def take(self, until: float) -> list[Change]:

@@ -15,11 +15,10 @@ import msgspec
 
 from pipeline.verify import times
 from pipeline.verify.findings import BEFORE_THE_BEGINNING, Findings, outside
-from pipeline.verify.keys import RowKey, key_of, named, unequal
+from pipeline.verify.keys import RowKey, SourceId, key_of, named, unequal
 from pipeline.verify.replica import expected
 from pipeline.verify.replica.expected import ReplicaRow
-from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums, joined
-from pipeline.verify.replica.silence import SourceId
+from pipeline.verify.replica.residency_sums import PoolOfSession, ResidencySums, joined
 from pipeline.verify.replica.source import SourceRecount
 from pipeline.verify.replica.two_sizes import TwoSizes
 from schemas.events import EngineCounters, EventsRecord, Opened, is_kept_once
@@ -81,9 +80,9 @@ class SourceCheck:
         self._required: dict[RowKey, ReplicaRow] = {}
         """Rows that the tables must have, and lack or have only in an older version."""
         self._stood_at_commit = False
-        self.residency_sums: dict[PoolOfLife, ResidencySums] = {}
+        self.residency_sums: dict[PoolOfSession, ResidencySums] = {}
         """What the residency topic must add up to at the commit."""
-        self._forgotten_sums: dict[PoolOfLife, ResidencySums] = {}
+        self._forgotten_sums: dict[PoolOfSession, ResidencySums] = {}
         """The same of what was forgotten."""
         self._unknown = False
         """Whether the source was forgotten and has had no record since."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pipeline.verify.replica.copies import Copies
-from pipeline.verify.replica.two_sizes import TwoSizes
+from pipeline.verify.replica.two_sizes import Pools
 from schemas.events import Event, Stored
 from schemas.hashes import HASH_BYTES, unpack_hashes
 
-Pools = Mapping[tuple[str, int], Copies | TwoSizes]
-"""By medium and group."""
 Named = dict[tuple[int, int], int]
 """Content hashes by group and hash."""
 

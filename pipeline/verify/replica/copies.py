@@ -185,13 +185,16 @@ class Copies:
                 self.other_sizes += block_size != held.sizes[0]
         kind = GENERATED if generated else FILLED
         self.changes.count_all(kind, self.named(filled), at, repeat(block_size), stored_before)
-        self.stored_tokens += len(hashes) * block_size
-        self.entries_of_size[block_size] += len(hashes)
+        self._count_stored(block_size, len(hashes))
         self.blocks_of_size[block_size] += len(filled)
-        self.flow.stored_blocks += len(hashes)
-        self.flow.stored_tokens += len(hashes) * block_size
         self.flow.filled_blocks += len(filled)
         return False
+
+    def _count_stored(self, block_size: int, copies: int) -> None:
+        self.stored_tokens += copies * block_size
+        self.entries_of_size[block_size] += copies
+        self.flow.stored_blocks += copies
+        self.flow.stored_tokens += copies * block_size
 
     def repeated(
         self, hashes: tuple[int, ...], size: int, at: float, links: tuple[int, ...], *, most: int
@@ -238,15 +241,12 @@ class Copies:
                 self.blocks[one] = Block(copies, again.since)
                 if again.content != UNKNOWN:
                     self.contents[one] = again.content
-                self.changes.count(RETURNED, self.contents.get(one, one), at, again.size, stored_before)
+                self.changes.count_all(RETURNED, self.named([one]), at, [again.size], [stored_before])
                 self.blocks_of_size[again.size] += 1
                 self.flow.filled_blocks += 1
             else:
                 self.blocks[one] = Block((*held.sizes, *copies), min(held.since, again.since))
-            self.stored_tokens += again.copies * again.size
-            self.entries_of_size[again.size] += again.copies
-            self.flow.stored_blocks += again.copies
-            self.flow.stored_tokens += again.copies * again.size
+            self._count_stored(again.size, again.copies)
         self.again.clear()
         self.at_least = False
 
@@ -287,8 +287,8 @@ class Copies:
 
     def clear(self, at: float) -> None:
         """Drop every block."""
-        for one, block in self.blocks.items():
-            self.changes.count(CLEARED, self.contents.get(one, one), at, block.sizes[0], self.stored_tokens)
+        sizes = [block.sizes[0] for block in self.blocks.values()]
+        self.changes.count_all(CLEARED, self.named(self.blocks), at, sizes, repeat(self.stored_tokens))
         self.flow.cleared_blocks += sum(self.entries_of_size.values())
         self.blocks.clear()
         self.contents.clear()
@@ -309,9 +309,8 @@ class Copies:
 
     def residency_sums(self) -> ResidencySums:
         """Return what the residency topic must add up to for the present session, as of now."""
-        now, before = Resident.of(self.named(self.blocks)), self._kept
-        resident = Resident(now.blocks - before.blocks, now.hashes - before.hashes)
-        return ResidencySums(resident, self.changes.copy())
+        now = Resident.of(self.named(self.blocks))
+        return ResidencySums(now - self._kept, self.changes.copy())
 
     def life_began(self) -> None:
         """Begin a session, with no changes."""

@@ -18,6 +18,7 @@ from schemas.hashes import HASH_BYTES, unpack_hashes
 from schemas.settings import Worker
 
 POOLS_THAT_MAY_REPEAT = 1
+"""Pools of a source, at most, whose stores may be re-announcements (docs/exactness.md#re-announcements)."""
 MOST_LEFT = 0.5
 """Share of `worker.max_blocks`: if more blocks outlive a session, none of them is kept."""
 SOON = 4.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipeline.verify.replica.engine_says import EngineSays
+from pipeline.verify.replica.engine_capacity import EngineCapacity
 from schemas.events import MOST_REMARKS, EventsRecord
 
 
@@ -25,7 +25,7 @@ class Life:
     one_copy: bool = False
     clears_all: bool = False
     remarks: list[str] = field(default_factory=list)
-    says: EngineSays = field(default_factory=EngineSays)
+    capacity: EngineCapacity = field(default_factory=EngineCapacity)
     closed_at: float | None = None
     closed_reason: str = ""
     first_seq: int | None = None

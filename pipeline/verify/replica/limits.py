@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from pipeline.verify.replica.copies import Copies
-from pipeline.verify.replica.two_sizes import TwoSizes
+from pipeline.verify.replica.two_sizes import Pools, TwoSizes
 from schemas.events import Event, Removed, Stored
 from schemas.hashes import HASH_BYTES
 from schemas.settings import Worker
-
-Pools = Mapping[tuple[str, int], Copies | TwoSizes]
 
 
 def no_room_for(event: Stored | Removed, pools: Pools, worker: Worker) -> bool:

@@ -7,10 +7,11 @@ from datetime import datetime
 
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.findings import Findings
+from pipeline.verify.keys import SourceId
 from pipeline.verify.replica.check import SourceCheck
 from pipeline.verify.replica.expected import ReplicaRow
-from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
-from pipeline.verify.replica.silence import Silences, SourceId
+from pipeline.verify.replica.residency_sums import PoolOfSession, ResidencySums
+from pipeline.verify.replica.silence import Silences
 from schemas.events import EventsRecord
 from schemas.settings import Worker
 
@@ -69,7 +70,7 @@ class PartitionCheck:
         for check in self._checks.values():
             check.finish(self._begin, end)
 
-    def residency_sums(self) -> Iterator[dict[PoolOfLife, ResidencySums]]:
+    def residency_sums(self) -> Iterator[dict[PoolOfSession, ResidencySums]]:
         """Yield what the residency topic must add up to for each source, as of what was committed."""
         for check in self._checks.values():
             yield check.residency_sums

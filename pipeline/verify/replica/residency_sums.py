@@ -13,7 +13,7 @@ from schemas.residency import CLEARED, EVICTED, EXPIRED, FILLED, GENERATED, RETU
 
 TABLE = "residency"
 """The name under which the topic is reported; it is no table."""
-ANY_LIFE = 0
+ANY_SESSION = 0
 """Instead of an incarnation, where sessions are not distinguished."""
 _KINDS = {
     FILLED: "filled_blocks",
@@ -26,7 +26,7 @@ _KINDS = {
 }
 
 
-class PoolOfLife(NamedTuple):
+class PoolOfSession(NamedTuple):
     """What a sum is about: a pool in one session of its source."""
 
     replica: str
@@ -44,6 +44,12 @@ class Resident:
     blocks: int = 0
     hashes: int = 0
 
+    def __add__(self, other: Resident) -> Resident:
+        return Resident(self.blocks + other.blocks, self.hashes + other.hashes)
+
+    def __sub__(self, other: Resident) -> Resident:
+        return Resident(self.blocks - other.blocks, self.hashes - other.hashes)
+
     @classmethod
     def of(cls, hashes: Iterable[int]) -> Resident:
         """Return the set of these blocks."""
@@ -57,11 +63,6 @@ class Changes:
 
     of_kind: Counter[int] = field(default_factory=Counter)
     said: int = 0
-
-    def count(self, kind: int, block: int, at: float, size: int, stored: int | None) -> None:
-        """Add a change; `stored`: tokens stored in the pool before."""
-        self.of_kind[kind] += 1
-        self.said += hash((kind, block, at, size, stored))
 
     def count_all(
         self, kind: int, blocks: Sequence[int], at: float, sizes: Iterable[int], stored: Iterable[int]
@@ -82,6 +83,9 @@ class Changes:
         said = zip(columns.kinds, columns.hashes, columns.times, columns.sizes, columns.stored, strict=True)
         self.said += sum(map(hash, said))
 
+    def __add__(self, other: Changes) -> Changes:
+        return Changes(self.of_kind + other.of_kind, self.said + other.said)
+
     def copy(self) -> Changes:
         """Return a snapshot of the counts."""
         return Changes(Counter(self.of_kind), self.said)
@@ -98,38 +102,34 @@ class ResidencySums:
 
 
 def joined(
-    one: dict[PoolOfLife, ResidencySums], other: dict[PoolOfLife, ResidencySums]
-) -> dict[PoolOfLife, ResidencySums]:
+    one: dict[PoolOfSession, ResidencySums], other: dict[PoolOfSession, ResidencySums]
+) -> dict[PoolOfSession, ResidencySums]:
     """Return the sum of both: a session may have been forgotten and then have gone on."""
     both = {**one, **other}
     for key in one.keys() & other.keys():
         first, second = one[key], other[key]
         changes = None
         if first.changes is not None and second.changes is not None:
-            changes = Changes(
-                first.changes.of_kind + second.changes.of_kind, first.changes.said + second.changes.said
-            )
-        resident = Resident(
-            first.resident.blocks + second.resident.blocks, first.resident.hashes + second.resident.hashes
-        )
-        both[key] = ResidencySums(resident, changes)
+            changes = first.changes + second.changes
+        both[key] = ResidencySums(first.resident + second.resident, changes)
     return both
 
 
-def of_any_life(parts: Iterable[Mapping[PoolOfLife, ResidencySums]]) -> dict[PoolOfLife, ResidencySums]:
+def of_any_session(
+    parts: Iterable[Mapping[PoolOfSession, ResidencySums]],
+) -> dict[PoolOfSession, ResidencySums]:
     """Return what is resident in each pool, added up over its sessions and these parts."""
-    sums: dict[PoolOfLife, ResidencySums] = {}
+    sums: dict[PoolOfSession, ResidencySums] = {}
     for part in parts:
         for key, of in part.items():
-            added = sums.setdefault(key._replace(incarnation=ANY_LIFE), ResidencySums(changes=None))
-            added.resident.blocks += of.resident.blocks
-            added.resident.hashes += of.resident.hashes
+            added = sums.setdefault(key._replace(incarnation=ANY_SESSION), ResidencySums(changes=None))
+            added.resident += of.resident
     return sums
 
 
 def compare(
-    wanted: dict[PoolOfLife, ResidencySums],
-    has: dict[PoolOfLife, ResidencySums],
+    wanted: dict[PoolOfSession, ResidencySums],
+    has: dict[PoolOfSession, ResidencySums],
     findings: Findings,
     *,
     unreadable: str | None = None,
@@ -139,7 +139,8 @@ def compare(
     `unreadable`: why records of the topic cannot be read yet, if so. Sums that may lack them are late then.
     """
     for key in {**wanted, **has}:
-        expected, found = wanted.get(key, ResidencySums()), has.get(key, ResidencySums())
+        found = has.get(key, ResidencySums())
+        expected = wanted.get(key, ResidencySums(changes=None if found.changes is None else Changes()))
         one, other = _figures(expected), _figures(found, exact=expected.changes is not None)
         columns = [column for column in one if one[column] != other[column]]
         remarks = () if columns else tuple(_remarks(expected, found))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pipeline.verify.keys import SourceId
 from schemas.events import EventsRecord
 from schemas.settings import Worker
 
@@ -27,8 +28,6 @@ LEEWAY = 2 * LONGEST_STEP
 
 One step, and as much again for clocks that were ahead before.
 """
-
-SourceId = tuple[str, int]
 
 
 class Silences:
@@ -49,11 +48,11 @@ class Silences:
         """Return whether a source may have been forgotten without a record being known as the cause."""
         return self._clock - self._shown.get(source, self._clock) >= self._possible
 
-    def next(self, record: EventsRecord, told: Callable[[SourceId], bool]) -> list[SourceId]:
+    def next(self, record: EventsRecord, forgotten_by_tables: Callable[[SourceId], bool]) -> list[SourceId]:
         """Process a record; return which sources are forgotten before it counts.
 
-        `told`: whether, according to the tables, a source is forgotten with this record. It is called only
-        for sources for which that is possible.
+        `forgotten_by_tables`: whether the tables say that a source is forgotten with this record. It is only
+        called for sources for which that is possible.
         """
         source = (record.replica, record.dp_rank)
         if record.batches:
@@ -71,7 +70,7 @@ class Silences:
             silent = self._clock - shown
             if silent < self._possible:
                 break
-            if silent >= self._certain or told(other):
+            if silent >= self._certain or forgotten_by_tables(other):
                 forgotten.append(other)
         for other in forgotten:
             del self._shown[other]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pipeline.verify import times
 from pipeline.verify.replica.copies import Held
-from pipeline.verify.replica.engine_says import room_told
+from pipeline.verify.replica.engine_capacity import gpu_room
 from pipeline.verify.replica.holdings import Holdings
 from pipeline.verify.replica.life import Life
-from pipeline.verify.replica.residency_sums import PoolOfLife, ResidencySums
+from pipeline.verify.replica.residency_sums import PoolOfSession, ResidencySums
 from pipeline.verify.replica.trust import SourceTrust
 from schemas.events import (
     OWNED,
@@ -82,12 +82,13 @@ class SourceRecount:
         self.drift_since: int | None = None
         self.clock_offset = 0.0
         """Event time minus time of receipt of the last live batch."""
-        self._past: dict[PoolOfLife, ResidencySums] = {}
+        self._past: dict[PoolOfSession, ResidencySums] = {}
         """Of sessions that are over."""
         self.disconnected_from: int | None = None
         """First window at whose end the source was not connected."""
         self.reported_to: int | None = None
-        """Latest window of a report that the source is not connected, by whatever clock."""
+        """Latest window of a report that the source is not connected. Reports count by the clock of their
+        connector, so a later one may be of an earlier window, which has its rows already."""
         # Callbacks
         self.on_version_over: Callable[[], None] = lambda: None
         """Called before `version` changes: rows of the present one are final."""
@@ -145,7 +146,7 @@ class SourceRecount:
             return False
         for event in (event for batch in record.batches for event in batch.events):
             if isinstance(event, EngineCounters):
-                if self.life.says.anything_new(event):
+                if self.life.capacity.anything_new(event):
                     return False
                 if event.capacity_blocks not in (None, self.capacity_blocks):
                     return False
@@ -322,8 +323,8 @@ class SourceRecount:
             self._undecodable(event.count, self.life.known_until(batch.ts))
         elif isinstance(event, EngineCounters):
             if event.capacity_blocks is not None:
-                self.capacity_blocks = room_told(event, self._holdings.on_gpu(0.0)) or self.capacity_blocks
-            self.life.says.heard(event)
+                self.capacity_blocks = gpu_room(event, self._holdings.on_gpu(0.0)) or self.capacity_blocks
+            self.life.capacity.heard(event)
             if event.cpu_capacity_tokens is not None:
                 self.cpu_capacity_tokens = event.cpu_capacity_tokens
             self.on_counters(event, batch.ts)
@@ -373,15 +374,15 @@ class SourceRecount:
         """Return (medium, group, held) for every pool and size, as of event time `at`."""
         return self._holdings.held(at)
 
-    def residency_sums(self) -> dict[PoolOfLife, ResidencySums]:
+    def residency_sums(self) -> dict[PoolOfSession, ResidencySums]:
         """Return what the residency topic must add up to for all sessions."""
         life = (self.replica, self.dp_rank, self.life.incarnation, self.life.hash_domain)
-        present = {PoolOfLife(*life, *of): sums for of, sums in self._holdings.residency_sums().items()}
+        present = {PoolOfSession(*life, *of): sums for of, sums in self._holdings.residency_sums().items()}
         return {**self._past, **present}
 
     def drift_blocks(self, at: float) -> int:
         """Return by how many blocks, at least, the count on the GPU exceeds what the engine has."""
-        return self.life.says.too_many(self._holdings.on_gpu(at))
+        return self.life.capacity.too_many(self._holdings.on_gpu(at))
 
     def drift_began(self, window: int, too_many: int) -> int | None:
         """Return the first window of the unbroken row with drift that `window` ends; None without drift."""

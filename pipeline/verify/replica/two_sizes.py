@@ -25,6 +25,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -359,3 +360,7 @@ def _newest(stores: list[Store]) -> list[Store]:
             break
         kept.insert(0, store)
     return kept
+
+
+Pools = Mapping[tuple[str, int], Copies | TwoSizes]
+"""What a source holds, by medium and group."""

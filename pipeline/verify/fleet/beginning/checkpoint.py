@@ -14,11 +14,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pipeline.verify.fleet.changes import SourceId, Space, removals_announced
+from pipeline.verify.fleet.changes import Space, removals_announced
 from pipeline.verify.fleet.parsed import Chain, columns_of, counting
+from pipeline.verify.fleet.split_mix import MASK, mixed, unmixed
+from pipeline.verify.keys import SourceId
 from schemas.checkpoints import CheckpointFormat
 from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetHead, FleetPart, FleetUndecided, part_key
-from schemas.residency import FILLS
+from schemas.residency import FILLS, ResidencyChanges, SourceChanges
 
 _STORE_ONLY = "/store-only"
 _STORE_ONLY_BIT = 8
@@ -27,7 +29,6 @@ _MEDIA = 14
 last that a loss is remembered."""
 _LOWER_MEDIA = 1 << 32
 """Where the constants of gauges begin, which distinguish entries of media below the GPU."""
-_MASK = (1 << 64) - 1
 _BLOCK_COLUMNS = "QdIHHHHHHQHHH"
 """Key, last eviction, size, owners, holders, evicted, cleared, lineage, depth, root, and three of those that
 receive."""
@@ -61,6 +62,12 @@ class HeldBlock(NamedTuple):
     """Whether the source received KV when the block came."""
     size: int
     """Tokens."""
+
+
+def pool_of(said: SourceChanges, changes: ResidencyChanges) -> Pool:
+    """Return the pool that these changes are of."""
+    space = Space(said.hash_domain, said.model, changes.group_idx)
+    return Pool((said.replica, said.dp_rank), space, changes.medium)
 
 
 Pools = dict[Pool, dict[int, HeldBlock]]
@@ -113,8 +120,9 @@ def _tables(head: FleetHead, latest: Mapping[bytes, bytes]) -> dict[str, list[by
     return {name: [b"".join(some) for some in zip(*of, strict=True)] for name, of in pieces.items()}
 
 
-def _rows(columns: list[bytes], kinds: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of packed columns, of which `kinds` are the types in the letters of `struct`."""
+def _rows(tables: Mapping[str, list[bytes]], name: str, kinds: str) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a table, if it is there; `kinds`: the types of its columns in letters of `struct`."""
+    columns = tables.get(name, [b""] * len(kinds))
     unpacked = [
         struct.unpack(f"<{len(column) // struct.calcsize(f'<{kind}')}{kind}", column)
         for column, kind in zip(columns, kinds, strict=True)
@@ -147,16 +155,15 @@ class _Reader:
     def read_into(self, saved: Saved) -> None:
         if len(self._media) < len(self._head.media):
             raise CheckpointUnclear("several media share a number in it")
-        for key, _, size, *_, lineage, depth, root, _, _, _ in _rows(
-            self._tables.get("blocks", [b""] * 13), _BLOCK_COLUMNS
-        ):
+        blocks = _rows(self._tables, "blocks", _BLOCK_COLUMNS)
+        for key, _, size, *_, lineage, depth, root, _, _, _ in blocks:
             self._entries[key] = _Entry(size, lineage, depth, root)
         for key, entry in self._entries.items():
             if entry.root:
                 lineage = self._head.lineages[entry.lineage]
                 block = self._block(key, lineage.space)
                 saved.chains[block] = Chain(entry.root, entry.depth, lineage.lora)
-        for key, _, source, media in _rows(self._tables.get("pairs", [b""] * 4), _PAIR_COLUMNS):
+        for key, _, source, media in _rows(self._tables, "pairs", _PAIR_COLUMNS):
             for bit in range(_MEDIA):
                 if media >> bit & 1:
                     self._held(saved.held, key, source, bit, received=bool(media >> _MEDIA & 1))
@@ -170,8 +177,7 @@ class _Reader:
         saved.undecided = msgspec.msgpack.decode(self._tables["undecided"][0], type=FleetUndecided)
         for said in saved.undecided.changes:
             for part in said.changes:
-                space = Space(said.hash_domain, said.model, part.group_idx)
-                held = saved.held.setdefault(Pool((said.replica, said.dp_rank), space, part.medium), {})
+                held = saved.held.setdefault(pool_of(said, part), {})
                 columns = columns_of(part)
                 for index in counting(columns):
                     saved.followed += 1
@@ -185,8 +191,8 @@ class _Reader:
 
     def _read_waiting(self, saved: Saved) -> None:
         """Apply the changes that came before the checkpoint and count later."""
-        pieces = [*_rows(self._tables.get("waiting_pieces", [b""] * 14), _WAITING_PIECE_COLUMNS)]
-        waiting = sorted(_rows(self._tables.get("waiting", [b""] * 11), _WAITING_COLUMNS), key=itemgetter(0))
+        pieces = [*_rows(self._tables, "waiting_pieces", _WAITING_PIECE_COLUMNS)]
+        waiting = sorted(_rows(self._tables, "waiting", _WAITING_COLUMNS), key=itemgetter(0))
         for _, key, at, _, root, _, size, piece, depth, lineage, kind in waiting:
             source, _, bit, *_, receives, _, number, _, _ = pieces[piece]
             pool = self._pool(source, number, bit)
@@ -205,7 +211,7 @@ class _Reader:
         number = self._space_of(key, source)
         pool = self._pool(source, number, bit)
         lower = 0 if pool.medium == "gpu" else self._gauges[number, pool.medium]
-        size = self._entries[(key + lower) & _MASK].size
+        size = self._entries[(key + lower) & MASK].size
         found = HeldBlock(bit < _STORE_ONLY_BIT, received, size)
         held.setdefault(pool, {})[hash_of(key, self._constants[number])] = found
 
@@ -243,20 +249,9 @@ class _Reader:
 
 def constant_of(number: int) -> int:
     """Return what the agent mixes into the hashes of a hash domain and group (output of SplitMix64)."""
-    value = ((number + 1) * 0x9E3779B97F4A7C15) & _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
+    return mixed(((number + 1) * 0x9E3779B97F4A7C15) & MASK)
 
 
 def hash_of(key: int, constant: int) -> int:
-    """Return the hash that a key was made from: the finaliser of SplitMix64, backwards."""
-    value = key ^ (key >> 31) ^ (key >> 62)
-    value = (value * _SECOND) & _MASK
-    value = value ^ (value >> 27) ^ (value >> 54)
-    value = (value * _FIRST) & _MASK
-    return value ^ (value >> 30) ^ (value >> 60) ^ constant
-
-
-_FIRST = pow(0xBF58476D1CE4E5B9, -1, 1 << 64)
-_SECOND = pow(0x94D049BB133111EB, -1, 1 << 64)
+    """Return the hash that a key was made from."""
+    return unmixed(key) ^ constant

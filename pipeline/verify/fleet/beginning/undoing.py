@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pipeline.verify.fleet.beginning.checkpoint import HeldBlock, Pool, Pools, Saved
+from pipeline.verify.fleet.beginning.checkpoint import HeldBlock, Pools, Saved, pool_of
 from pipeline.verify.fleet.changes import Space, removals_announced
 from pipeline.verify.fleet.parsed import Chain, columns_of, counting
 from pipeline.verify.times import WINDOW
@@ -61,6 +61,7 @@ class Undoing:
 
     def __init__(self, saved: Saved | None) -> None:
         """Begin with what was saved; None if nothing is known of the end."""
+        self._saved = saved
         self.held: Pools = saved.held if saved is not None else {}
         self.changes = 0
         """As the fleet agent counts them."""
@@ -91,8 +92,7 @@ class Undoing:
         """Undo what a source said; return how many changes count."""
         changes = 0
         for pool in reversed(said.changes):
-            space = Space(said.hash_domain, said.model, pool.group_idx)
-            held = self.held.setdefault(Pool((said.replica, said.dp_rank), space, pool.medium), {})
+            held = self.held.setdefault(pool_of(said, pool), {})
             announced = removals_announced(pool)
             columns = columns_of(pool)
             changes += sum(1 for _ in counting(columns))
@@ -107,15 +107,15 @@ class Undoing:
                     held[block] = HeldBlock(announced, receives, size)
         return changes
 
-    def beginning(self, saved: Saved | None, *, written_at: float | None, ahead: float) -> Beginning:
+    def beginning(self, *, written_at: float | None, ahead: float) -> Beginning:
         """Return what is known of the beginning, once all that is in the checkpoint was undone.
 
         `written_at`: when the first record was written, None if there is none. `ahead`: seconds by which
         receipts may be ahead of the log's time, and engines' timestamps of receipts. Raises BeginningUnknown.
         """
-        left = any(self.held.values())
+        saved = self._saved
         if saved is None:
-            if left or not self.changes:
+            if any(self.held.values()) or not self.changes:
                 raise BeginningUnknown(NO_CHECKPOINT)
             return Beginning()
         if saved.followed == self.changes:

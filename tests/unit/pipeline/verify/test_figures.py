@@ -164,7 +164,7 @@ def of_log(rows: list[Any], figures: list[Any]) -> Findings:
     comparison = Comparison(Settings(kafka=Kafka()), log, NOON, None, Progress(None))
     of_replicas = Committed(0, 100)
     committed = AgentsCommitted(of_replicas, [of_replicas], of_replicas)
-    asyncio.run(comparison._figures(log, 0, committed, until=0.0))
+    asyncio.run(comparison._compare_figures_of(log, 0, committed, until=0.0))
     return comparison.findings
 
 

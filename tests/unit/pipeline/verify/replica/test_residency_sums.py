@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.residency.partition import PartitionState
 from pipeline.verify.findings import Findings
+from pipeline.verify.fleet.beginning.undoing import Beginning
 from pipeline.verify.fleet.topic_check import TopicCheck
 from pipeline.verify.replica.check import SourceCheck
 from pipeline.verify.times import EPOCH
@@ -44,8 +45,10 @@ def compared(
     *,
     committed: int | None = None,
     unreadable: str | None = None,
+    beginning: Beginning | None = None,
 ) -> Findings:
-    """`committed`: what the replica agent had committed when it was asked; the log went on."""
+    """`committed`: what the replica agent had committed when it was asked; the log went on. `beginning`: what
+    is known of a shard whose first records are gone."""
     committed = len(records) if committed is None else committed
     findings = Findings()
     source = SourceCheck(("r", 0), worker, (), Findings(), committed=committed, whole=True, oldest=EPOCH)
@@ -56,6 +59,8 @@ def compared(
     check.expect(0, committed, source.residency_sums)
     for record in residency:
         check.apply(record)
+    if beginning is not None:
+        check.begins_later(beginning)
     check.finish(findings, unreadable=unreadable)
     return findings
 
@@ -118,6 +123,15 @@ def test_records_that_cannot_be_read_yet_make_pools_late_not_different() -> None
     # What records that are missing do not explain differs all the same.
     twice = [*residency, residency[-1]]
     assert compared(records, twice, worker, unreadable="why").verdict == "different"
+
+
+def test_a_pool_that_no_event_has_is_found_where_the_beginning_is_gone_too() -> None:
+    records = list(Walk(1).records(60))
+    residency = committed_residency(records, Worker(), 1)
+    pool = next(pool for record in residency for source in record.sources for pool in source.changes)
+    pool.medium = "nowhere"
+    found = compared(records, residency, Worker(), beginning=Beginning(since=1.0))
+    assert [one.key["medium"] for one in found.kept if one.kind == "unexpected"] == ["nowhere"]
 
 
 def test_content_that_differs_is_said_in_words() -> None:

@@ -81,7 +81,7 @@ def undone(records: list[ResidencyRecord], begin: int, saved_at: int, *, fleet: 
         for pool in said.changes
         for at in columns_of(pool).times
     )
-    return Undone(saved, undoing, undoing.beginning(saved, written_at=latest, ahead=0.0))
+    return Undone(saved, undoing, undoing.beginning(written_at=latest, ahead=0.0))
 
 
 def compared(
@@ -94,6 +94,7 @@ def compared(
         rows,
         findings,
         Written(2 * len(records), LONG_AGO, begin=2 * begin),
+        forget_seconds=Worker().forget_seconds,
         beginning=beginning,
     )
     for number, record in enumerate(records[begin:], begin):
@@ -177,7 +178,7 @@ def test_the_log_decides_on_what_was_undecided_where_it_begins(receives: bool, s
     undoing = Undoing(saved)
     for one in reversed(records[2:saved_at]):
         undoing.undo(one)
-    beginning = undoing.beginning(saved, written_at=at + 1.0, ahead=0.0)
+    beginning = undoing.beginning(written_at=at + 1.0, ahead=0.0)
     assert [said.replica for said in beginning.undecided.changes] == ["d"] * (saved_at == 2)
     findings = compared(records, rows, 2, beginning)
     assert findings.equal, findings.kept
@@ -229,7 +230,7 @@ def test_an_agent_that_began_with_nothing_is_recounted_in_full() -> None:
     undoing = Undoing(saved)
     for record in reversed(records[begin:]):
         undoing.undo(record)
-    beginning = undoing.beginning(saved, written_at=0.0, ahead=0.0)
+    beginning = undoing.beginning(written_at=0.0, ahead=0.0)
     assert beginning.whole
     findings = compared(records, list(table.values()), begin, beginning)
     assert findings.equal, findings.kept[:3]
@@ -246,7 +247,7 @@ def test_what_came_before_may_be_ahead_of_the_log_by_both_tolerances() -> None:
     times.believe_the_log(EventsRecord("r", "m", "m/d", 0, 1, [batch]), written_at, worker)
     latest = times.event_time(batch.ts, batch.received_at, worker)
     assert latest == written_at + 2 * ahead
-    beginning = found.undoing.beginning(found.saved, written_at=written_at, ahead=ahead)
+    beginning = found.undoing.beginning(written_at=written_at, ahead=ahead)
     assert times.end_of(times.window_of(latest)) <= beginning.since < found.saved.clock
 
 
@@ -272,7 +273,7 @@ def test_a_checkpoint_that_the_log_contradicts_is_not_believed() -> None:
         undoing.undo(record)
     assert undoing.contradictions
     with pytest.raises(BeginningUnknown, match=CONTRADICTED):
-        undoing.beginning(saved, written_at=0.0, ahead=0.0)
+        undoing.beginning(written_at=0.0, ahead=0.0)
 
 
 def test_a_checkpoint_is_read_or_refused() -> None:

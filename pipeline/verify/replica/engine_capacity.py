@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipeline.verify.replica.copies import Held
 from schemas.events import EngineCounters
@@ -13,7 +13,7 @@ UNUSED = 1
 
 
 @dataclass
-class EngineSays:
+class EngineCapacity:
     """What the engine has reported in the present session; 0 before it did."""
 
     capacity_blocks: int = 0
@@ -22,11 +22,9 @@ class EngineSays:
 
     def anything_new(self, said: EngineCounters) -> bool:
         """Return whether a report says anything that is not known of this session."""
-        return (
-            (said.capacity_blocks is not None and said.capacity_blocks > self.capacity_blocks)
-            or said.block_size not in (None, self.block_size)
-            or said.unused_blocks not in (None, self.unused)
-        )
+        after = replace(self)
+        after.heard(said)
+        return after != self
 
     def heard(self, said: EngineCounters) -> None:
         """Record a report."""
@@ -49,7 +47,7 @@ class EngineSays:
         return max(0, sum(counted) - (self.capacity_blocks - self.unused))
 
 
-def room_told(said: EngineCounters, on_gpu: Sequence[tuple[int, Held]]) -> int:
+def gpu_room(said: EngineCounters, on_gpu: Sequence[tuple[int, Held]]) -> int:
     """Return how many blocks the GPU has room for in the size that events announce; 0: not known.
 
     `on_gpu`: what is held there, as (group, held). If the engine's pages are smaller than these blocks, their
