@@ -10,10 +10,8 @@ from msgspec import Raw
 
 from connectors.engines.beside_vllm import REMOVED, STORED
 from connectors.engines.description import Engine
-from connectors.engines.sighting import NIL, Sighting
+from connectors.engines.sighting import EMPTY_ARRAY, NIL, Sighting
 
-_NONE = Raw(b"\x90")
-"""An empty array."""
 _NO_TOKENS = Raw(b"\x00")
 
 
@@ -24,7 +22,7 @@ def _suspected(seen: Sighting) -> bool:
         seen.kind == "stored"
         and seen.elements is None
         and seen.medium != "gpu"
-        and fields.get("tokens") == _NONE
+        and fields.get("tokens") == EMPTY_ARRAY
         and fields.get("block_size", NIL) not in (NIL, _NO_TOKENS)
         and fields.get("parent", NIL) == NIL
         and "group_idx" not in fields

@@ -45,7 +45,7 @@ class Media:
         raw = raw[:MAX_NAME_CHARACTERS]
         folded = raw.casefold()[:MAX_NAME_CHARACTERS]
         medium = self.spellings.get(raw) or self._by_fold.get(folded) or Medium(folded)
-        if medium.name == "gpu":  # the very object that is the default of the records
+        if medium.name == "gpu":  # the very object that is the default of the records: msgspec leaves it out
             return "gpu", None if raw == "GPU" else raw, medium.store_only
         return medium.name, None if raw == medium.name.upper() else raw, medium.store_only
 

@@ -36,6 +36,7 @@ blocks leave for `medium`; `owner` and `locality` say whose that is. The four fr
 hashed where content hashes or salts are wanted, and go no further."""
 
 NIL = Raw(b"\xc0")
+EMPTY_ARRAY = Raw(b"\x90")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import DecodeError, Raw
 from msgspec.msgpack import Decoder
 
-from connectors.engines.sighting import Meaning
+from connectors.engines.sighting import EMPTY_ARRAY, NIL, Meaning
+from connectors.normalise.fields import ARRAY
 from connectors.process.array_length import array_length
 from schemas.hashing.content import LINK_BYTES, MAX_TOKEN, PERSON, usable_key
 
@@ -20,16 +21,13 @@ if TYPE_CHECKING:
     from connectors.normalise.scanner.blake2b import Words
 
 NO_LINKS = b""
-_NIL = b"\xc0"
-_EMPTY_ARRAY = b"\x90"
-_EMPTY_TEXT = b"\xa0"
+_EMPTY_TEXT = Raw(b"\xa0")
 _ZERO, _ONE = bytes(LINK_BYTES), (1).to_bytes(LINK_BYTES, "big")
 _HEAD = Struct("<3I")
 _TOKENS = Decoder(list[int])
-_ENTRIES = Decoder(list[Raw])
 
 
-class Told(NamedTuple):
+class BlockFields(NamedTuple):
     """Undecoded fields in which a store says what its GPU blocks hold; None: the event has no such field."""
 
     tokens: Raw | None
@@ -40,7 +38,7 @@ class Told(NamedTuple):
     """Whether the event is a map: an array that ends before its keys says nothing about them."""
 
     @classmethod
-    def by(cls, fields: Mapping[Meaning, Raw], *, in_map: bool) -> Told:
+    def by(cls, fields: Mapping[Meaning, Raw], *, in_map: bool) -> BlockFields:
         """Return these of an event's fields."""
         get = fields.get
         return cls(get("tokens"), get("keys"), get("media_keys"), get("salt"), in_map)
@@ -61,23 +59,22 @@ class Linker:
 
         return state_of(self._key, PERSON)
 
-    def links(self, told: Told, blocks: int, block_size: int, lora: str | None) -> bytes:
+    def links(self, given: BlockFields, blocks: int, block_size: int, lora: str | None) -> bytes:
         """Return a link for each block, packed as hashes are; NO_LINKS where the event does not have them."""
-        tokens, keys = told.tokens, told.keys
-        if not blocks or not block_size or tokens is None or (keys is None and not told.in_map):
+        tokens, keys = given.tokens, given.keys
+        if not blocks or not block_size or tokens is None or (keys is None and not given.in_map):
             return NO_LINKS
         if array_length(tokens) != blocks * block_size:
             return NO_LINKS
-        of_keys, of_media = _entries(keys, blocks), _entries(told.media_keys, blocks)
+        of_keys, of_media = _entries(keys, blocks), _entries(given.media_keys, blocks)
         try:
             every = _TOKENS.decode(tokens)
         except (DecodeError, RecursionError):
             return NO_LINKS
         if of_keys is None or of_media is None or not 0 <= min(every) <= max(every) <= MAX_TOKEN:
             return NO_LINKS
-        salt = b"" if told.salt is None else bytes(told.salt)
-        if salt in (_NIL, _EMPTY_TEXT):
-            salt = b""
+        raw_salt = given.salt or NIL
+        salt = b"" if raw_salt in (NIL, _EMPTY_TEXT) else bytes(raw_salt)
         name = (lora or "").encode()
         ids = Struct(f"<{block_size}I").pack
         links = []
@@ -92,9 +89,8 @@ class Linker:
 
 def _entries(raw: Raw | None, blocks: int) -> list[bytes] | repeat[bytes] | None:
     """Return the keys of each block; None if `raw` is not a list with an entry for each."""
-    if raw is None or bytes(raw) == _NIL:
+    if raw is None or raw == NIL:
         return repeat(b"")
     if array_length(raw) != blocks:
         return None
-    entries = [bytes(entry) for entry in _ENTRIES.decode(raw)]
-    return [b"" if entry in (_NIL, _EMPTY_ARRAY) else entry for entry in entries]
+    return [b"" if entry in (NIL, EMPTY_ARRAY) else bytes(entry) for entry in ARRAY.decode(raw)]

@@ -15,6 +15,7 @@ from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.reference_decoder import ReferenceDecoder
 from connectors.normalise.scanned import Scanned
 from connectors.normalise.single import COMPILED, Single
+from connectors.normalise.wire import LARGE_PAYLOAD_BYTES
 from schemas.events import Batch, Cleared, Event, Undecodable
 from schemas.reasons import UndecodableReason
 
@@ -22,9 +23,6 @@ FIRST_LOOKS = 32
 """While the engine of a stream is not known, so many batches are looked at event by event to find it out."""
 LOOK_EVERY = 1024
 """One in so many later batches is looked at, because an engine may be replaced by one of another version."""
-
-MAX_LOOK_BYTES = 128 << 10
-"""A longer batch is decoded event by event only when it is not well-formed: the next one shows as much."""
 
 _TIMELESS = b"\x92\xcb" + bytes(8) + b"\xdd"
 """How a batch begins, up to the number of its events."""
@@ -49,7 +47,8 @@ class Normaliser:
         """What the events have shown of the engine so far."""
         self._forwarding = forwarding
         self._reference = ReferenceDecoder(self.era, forwarding, catalogue)
-        self._until_look = 0
+        self.until_look = 0
+        """How many batches may still pass before one has to be looked at."""
         self._first_looks = FIRST_LOOKS
         self.rank = NO_RANK
         """Data-parallel rank that the last batch gave, NO_RANK if none."""
@@ -73,9 +72,9 @@ class Normaliser:
         return batch
 
     def _decoded(self, payload: bytes, seq: int, received_at: float, replayed: bool) -> Batch:
-        large = len(payload) > MAX_LOOK_BYTES
-        if self._until_look or large:
-            self._until_look -= not large
+        large = len(payload) > LARGE_PAYLOAD_BYTES
+        if self.until_look or large:
+            self.until_look -= not large
             if (single := self._scanned(payload, seq, received_at)) is not None:
                 self.skipped, self.rank = single.skipped, single.rank
                 single.batch.replayed = replayed
@@ -83,7 +82,7 @@ class Normaliser:
         elif self._first_looks and not self.era.known:
             self._first_looks -= 1
         else:
-            self._until_look = LOOK_EVERY - 1
+            self.until_look = LOOK_EVERY - 1
         before = self._reference.skipped
         try:
             batch = self._reference.decode_batch(
@@ -124,8 +123,8 @@ class Normaliser:
         `scanned` is the result if they were already scanned, together with those of others.
         """
         count = len(messages)
-        if self._until_look > count:
-            self._until_look -= count
+        if self.until_look > count:
+            self.until_look -= count
         elif count:
             self._look(messages[0][-1])
         if scanned is not None:
@@ -141,18 +140,13 @@ class Normaliser:
             catalogue=self._catalogue,
         )
 
-    @property
-    def until_look(self) -> int:
-        """How many batches may still pass before one has to be looked at."""
-        return self._until_look
-
     def passed(self, batches: int) -> None:
         """Count batches, fewer than `until_look`, that were scanned without this object."""
-        self._until_look -= batches
+        self.until_look -= batches
 
     def _look(self, payload: bytes) -> None:
         """Learn from a payload which engine sent it."""
-        self._until_look = 0
+        self.until_look = 0
         self.normalise(payload, seq=0, received_at=0.0)
 
     @staticmethod

@@ -17,7 +17,7 @@ from msgspec.msgpack import Decoder
 
 from connectors.engines.catalogue import CATALOGUE, OTHER_TYPE_KEY, TYPE_KEY, Catalogue, EventForm
 from connectors.engines.recognition import StreamEra
-from connectors.engines.sighting import NIL, Meaning, Sighting, is_map
+from connectors.engines.sighting import EMPTY_ARRAY, NIL, Meaning, Sighting, is_map
 from connectors.normalise.columns import NO_RANK
 from connectors.normalise.envelope import open_envelope
 from connectors.normalise.errors import EventError, FrameError, UnknownType
@@ -36,7 +36,7 @@ from connectors.normalise.fields import (
 )
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.hashes import object_hash, pack_hashes, tenant_group
-from connectors.normalise.links import Told
+from connectors.normalise.links import BlockFields
 from connectors.normalise.pages import UNFILLED_LENGTH, split, tokens_in_last
 from connectors.normalise.salts import salt_name
 from connectors.normalise.wire import (
@@ -63,7 +63,6 @@ _FIRST_ELEMENTS: Decoder[Any] = Decoder(
 )
 """Elements after them are skipped, without an object for each."""
 
-_NO_HASHES = Raw(b"\x90")
 _BINS = frozenset({0xC4, 0xC5, 0xC6})
 """First bytes of binary values."""
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
@@ -281,8 +280,8 @@ class ReferenceDecoder:
             session = decoded(OPTIONAL_TEXT, value("session"), "bad_field_type")
             event.session = None if session is None else self._sessions.name(session)
         if self._linker is not None and event.medium == "gpu":
-            told = Told.by(fields, in_map=in_map)
-            event.links = self._linker.links(told, blocks, block_size, event.lora)
+            given = BlockFields.by(fields, in_map=in_map)
+            event.links = self._linker.links(given, blocks, block_size, event.lora)
         if self._salts is not None and in_map:
             adapter = value("lora_name") != NIL
             event.salt = salt_name(fields.get("salt"), fields.get("keys"), self._salts, adapter=adapter)
@@ -294,7 +293,7 @@ class ReferenceDecoder:
         if form.kind == "cleared":
             return Cleared("", group)
         key = fields.get("object_key", NIL)
-        hashes = hashes_in(fields.get("hashes", _NO_HASHES))
+        hashes = hashes_in(fields.get("hashes", EMPTY_ARRAY))
         if key != NIL:
             packed = object_hash(decoded(_SHORT_TEXT, key, "bad_field_type"))
         elif hashes:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from msgspec import DecodeError, Raw
 from msgspec.msgpack import Decoder
 
+from connectors.engines.sighting import NIL
 from connectors.normalise.errors import EventError
+from connectors.normalise.fields import ARRAY
 from connectors.normalise.pseudonyms import Pseudonyms
 
 _TEXT = Decoder(str)
-_ENTRIES = Decoder(list[Raw])
-_NIL = b"\xc0"
 _LONG_TEXTS = frozenset({0xD9, 0xDA, 0xDB})
 
 
@@ -26,7 +26,7 @@ def salt_name(label: Raw | None, keys: Raw | None, names: Pseudonyms, *, adapter
     `label` is its `cache_salt`, `keys` its `extra_keys`; `adapter`: whether it names an adapter. Raises
     EventError for a label that is no text.
     """
-    salt = _listed(keys, 1 if adapter else 0) if label is None or bytes(label) == _NIL else _labelled(label)
+    salt = _listed(keys, 1 if adapter else 0) if label is None or label == NIL else _labelled(label)
     return names.name(salt) if salt else None
 
 
@@ -41,7 +41,7 @@ def _labelled(label: Raw) -> str:
 
 def _listed(keys: Raw | None, first: int) -> str | None:
     try:
-        for key in _ENTRIES.decode(_ENTRIES.decode(keys or _NIL)[0])[first:]:
+        for key in ARRAY.decode(ARRAY.decode(keys or NIL)[0])[first:]:
             if _is_text(key):
                 return _TEXT.decode(key)
     except (DecodeError, UnicodeDecodeError, RecursionError, IndexError):

@@ -19,7 +19,7 @@ from connectors.normalise.scanner.blake2b import Words
 from connectors.normalise.scanner.layout import ROOM, SALTS, SESSIONS, Bytes, Ints
 from connectors.normalise.scanner.payloads import PART_DATA, PART_END, PART_RECEIVED_AT, PARTS, transcode
 from connectors.normalise.single import COMPILED, Single
-from connectors.normalise.wire import MAX_BATCH_BYTES, MAX_BATCH_HASHES
+from connectors.normalise.wire import LARGE_PAYLOAD_BYTES, MAX_BATCH_BYTES, MAX_BATCH_HASHES
 from schemas.events import Batch, Removed, Stored
 
 NO_STATE: Words = np.empty(0, np.uint64)
@@ -27,8 +27,6 @@ NO_STATE: Words = np.empty(0, np.uint64)
 _decode = msgspec.msgpack.Decoder(Batch).decode
 Numbers = Sequence[int] | Ints
 
-MAX_SCANNED_BYTES = 128 << 10
-"""Longer payloads are scanned singly, so that batches scanned together cannot exceed a record's bound."""
 _OUTPUT_SPARE = 64 << 10
 """Bytes of output beyond twice the input; what does not fit takes the slow way."""
 
@@ -128,13 +126,13 @@ def scan_side_by_side(
 ) -> tuple[Bytes, Ints]:
     """Scan bundles that lie side by side, as `transcode` takes them; return (encoded, columns).
 
-    Payloads longer than MAX_SCANNED_BYTES are given up.
+    Payloads longer than LARGE_PAYLOAD_BYTES are given up.
     """
     return _transcoded(
         data,
         messages,
         parts,
-        most_bytes=min(max_frame_bytes, MAX_SCANNED_BYTES),
+        most_bytes=min(max_frame_bytes, LARGE_PAYLOAD_BYTES),
         forwarding=forwarding,
         catalogue=catalogue,
     )

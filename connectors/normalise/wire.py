@@ -14,6 +14,10 @@ from schemas.hashes import HASH_BYTES
 # Beyond these bounds a payload is refused as `frame_too_large`, however short it is.
 MAX_BATCH_BYTES = 3 << 20
 """Packed size beyond which a batch is replaced by `frame_too_large`: 400,000 blocks in one engine step."""
+LARGE_PAYLOAD_BYTES = 128 << 10
+"""Longer payloads are scanned singly, and their batches measured: no number of shorter ones that are scanned
+together makes a batch too large. They are decoded event by event only where they are not well-formed: the
+next shorter one shows as much of the engine."""
 MAX_BATCH_HASHES = MAX_BATCH_BYTES // HASH_BYTES
 """More hashes cannot fit, so they are not decoded. On the wire a hash may be a single byte."""
 MAX_ONE_BY_ONE = 8_192
