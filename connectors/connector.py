@@ -6,7 +6,7 @@ import asyncio
 import gc
 import time
 from collections import ChainMap
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from connectors.discovery.file import SettingsFile
@@ -34,8 +34,6 @@ POSITIONS_STOP_SECONDS = 0.6
 """Extra time of a stop that has run out of it, for writing the positions of what was published."""
 CLOSING_SECONDS = 0.3
 """Extra time for closing connections: what was not written by then is given up."""
-
-Streams = MutableMapping[SourceKey, Counted]
 
 
 async def run(

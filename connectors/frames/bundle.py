@@ -33,32 +33,35 @@ MESSAGE_START, MESSAGE_END, MESSAGE_SEQ = range(3)
 class Bundle(Sequence[Frames]):
     """The messages of one source, in order. As a sequence it gives their frames, without the topic.
 
+    `data` has the payloads, one after the other; from the compiled receiver also what came between them,
+    topics and numbers. So its size, and what is shared out by that, differs a little by receiver.
+
     Messages that are not of three frames with a sequence number are kept as they came; their number is -1
     and they have no payload.
     """
 
-    __slots__ = ("data", "odd", "table")
+    __slots__ = ("data", "malformed", "table")
 
     def __init__(
         self,
         data: NDArray[np.uint8],
         table: NDArray[np.int64],
-        odd: dict[int, Frames],
+        malformed: dict[int, Frames],
     ) -> None:
-        """Payload i is `data` from its start to its end; `odd` has the other messages by index.
+        """Payload i is `data` from its start to its end; `malformed` has the other messages by index.
 
         The table is in row-major order: code is compiled for one memory layout.
         """
         self.data = data
         self.table = table
-        self.odd = odd
+        self.malformed = malformed
 
     @classmethod
     def of(cls, messages: Iterable[Frames]) -> Bundle:
         """Return a bundle of these messages."""
         payloads: list[bytes] = []
         seqs: list[int] = []
-        odd: dict[int, Frames] = {}
+        malformed: dict[int, Frames] = {}
         for frames in messages:
             seq = -1
             payload = b""
@@ -66,7 +69,7 @@ class Bundle(Sequence[Frames]):
                 seq = int.from_bytes(frames[1], "big")
                 payload = frames[2]
             if not 0 <= seq < MAX_SEQUENCE:
-                odd[len(seqs)] = frames
+                malformed[len(seqs)] = frames
                 seq = -1
                 payload = b""
             seqs.append(seq)
@@ -75,13 +78,7 @@ class Bundle(Sequence[Frames]):
         table = np.array([ends[:-1], ends[1:], seqs], np.int64)
         # Not bytes: code is compiled for each type of array, and one over read-only memory is another type.
         data = np.frombuffer(bytearray().join(payloads), np.uint8)
-        return cls(data, table, odd)
-
-    @property
-    def seqs(self) -> NDArray[np.int64]:
-        """The messages' numbers."""
-        seqs: NDArray[np.int64] = self.table[MESSAGE_SEQ]
-        return seqs
+        return cls(data, table, malformed)
 
     def __len__(self) -> int:
         count: int = self.table.shape[1]
@@ -96,8 +93,8 @@ class Bundle(Sequence[Frames]):
             return [self[i] for i in range(*index.indices(len(self)))]
         if not 0 <= index < len(self):
             raise IndexError(index)
-        if index in self.odd:
-            return self.odd[index]
+        if index in self.malformed:
+            return self.malformed[index]
         start, end, seq = self.table[:, index].tolist()
         return _TOPIC, seq.to_bytes(SEQUENCE_BYTES, "big"), self.data[start:end].tobytes()
 
@@ -111,7 +108,9 @@ class Bundle(Sequence[Frames]):
         return self._part(0, at), self._part(at, len(self))
 
     def _part(self, first: int, end: int) -> Bundle:
-        odd = {index - first: frames for index, frames in self.odd.items() if first <= index < end}
+        malformed = {
+            index - first: frames for index, frames in self.malformed.items() if first <= index < end
+        }
         table = self.table[:, first:end].copy()
         starts, ends = table[MESSAGE_START], table[MESSAGE_END]
         # Payloads lie in order, and the other frames of their messages may lie between them.
@@ -119,7 +118,7 @@ class Bundle(Sequence[Frames]):
         behind = int(ends.max(initial=0, where=has_payload))
         before = int(starts.min(initial=behind, where=has_payload))
         table[:MESSAGE_SEQ] = np.where(has_payload, table[:MESSAGE_SEQ] - before, 0)
-        return Bundle(self.data[before:behind], table, odd)
+        return Bundle(self.data[before:behind], table, malformed)
 
     @property
     def size(self) -> int:

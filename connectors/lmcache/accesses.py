@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from connectors.lmcache.wire import MOST_OBJECT_GROUPS, MOST_WORKERS, Entry, ObjectKey
@@ -12,7 +14,8 @@ from connectors.normalise.pseudonyms import Pseudonyms
 from schemas.events import Accessed
 
 _ROOM = MOST_WORKERS * (MOST_WORKERS - 1) // 2 + MOST_WORKERS
-"""Groups for each object group: one for each worker of each size of engine up to MOST_WORKERS."""
+"""Groups for each object group: one for each worker of each size of engine up to MOST_WORKERS, 8,128 in all.
+With MOST_OBJECT_GROUPS that makes 65,024, for which a number of 16 bits has room."""
 _WHEN_READ: Final = frozenset(
     {
         "aerospike",
@@ -93,21 +96,15 @@ def accessed(
 
     `medium` is None where the server does not report it.
     """
-    found: list[Accessed] = []
-    hashes: list[bytes] = []
+    named: list[tuple[int, bytes]] = []
     left_out = 0
     for entry in entries:
         try:
-            packed, group = object_hash(entry.key, salts), object_group(entry.key)
+            named.append((object_group(entry.key), object_hash(entry.key, salts)))
         except EventError:
             left_out += 1
-            continue
-        if not found or found[-1].group_idx != group:
-            if found:
-                found[-1].hashes = b"".join(hashes)
-            hashes = []
-            found.append(Accessed(b"", medium, raw_medium, group, hits))
-        hashes.append(packed)
-    if found:
-        found[-1].hashes = b"".join(hashes)
+    found = [
+        Accessed(b"".join(packed for _, packed in run), medium, raw_medium, group, hits)
+        for group, run in groupby(named, itemgetter(0))
+    ]
     return found, left_out

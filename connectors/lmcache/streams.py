@@ -129,7 +129,9 @@ class ReportStream(ABC):
             self._log.remark(self._remark)
         ts = reported.ts or received_at
         batch = Batch(seq, ts, received_at, part.events, part.engine_events)
-        self._log.take_decoded(batch, seq, reported.size, part.skipped, missing=LOST, reached=reached)
+        self._log.take_decoded(
+            batch, seq, reported.size, part.skipped, received_at, missing=LOST, reached=reached
+        )
 
 
 class MemoryStream(ReportStream):

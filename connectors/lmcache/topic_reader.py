@@ -116,7 +116,7 @@ class TopicReader:
         Raises KAFKA_FAILURES, TopicHidden, RightMissing, CertificateUnreadable.
         """
         options = client_options(self._login)
-        places = await self._places(options)
+        topic_partitions = await self._topic_partitions(options)
         async with started_consumer(
             **options,
             group_id=self._group,
@@ -125,23 +125,23 @@ class TopicReader:
             max_partition_fetch_bytes=FETCH_BYTES,
         ) as consumer:
             # No other connector reads it, so there is nothing to share out: no group is joined.
-            consumer.assign(places)
+            consumer.assign(topic_partitions)
             commit = _Commit(consumer, self._publisher)
-            ends = await asyncio.wait_for(consumer.end_offsets(places), ANSWER_SECONDS)
-            backlog = Backlog({place.partition: end for place, end in ends.items()})
-            look = _Look(consumer, places)
+            ends = await asyncio.wait_for(consumer.end_offsets(topic_partitions), ANSWER_SECONDS)
+            backlog = Backlog({at.partition: end for at, end in ends.items()})
+            look = _Look(consumer, topic_partitions)
             while True:
                 found: dict[TopicPartition, list[ConsumerRecord[Any, Any]]]
                 found = await consumer.getmany(timeout_ms=POLL_MS, max_records=MOST_RECORDS)
                 self._servers.reached, self._failures = True, 0
-                for place, records in found.items():
+                for at, records in found.items():
                     now = time.time()
                     reports = [
-                        (record.value or b"", backlog.heard_at(place.partition, record.timestamp / 1000, now))
+                        (record.value or b"", backlog.heard_at(at.partition, record.timestamp / 1000, now))
                         for record in records
                     ]
                     await self._servers.take(reports, now)
-                    commit.taken[place] = records[-1].offset + 1
+                    commit.taken[at] = records[-1].offset + 1
                     self._telemetry.reports_read(self._topic, len(records))
                 for partition in backlog.partitions:
                     asking = consumer.position(TopicPartition(self._topic, partition))
@@ -149,12 +149,12 @@ class TopicReader:
                 self._servers.read_to = backlog.read_to
                 await commit.look(time.monotonic(), self._servers.flush)
                 if look.due(time.monotonic()):
-                    if (more := await look.partitions()) > len(places):
-                        self._telemetry.report_partitions_added(self._topic, len(places), more)
+                    if (more := await look.partitions()) > len(topic_partitions):
+                        self._telemetry.report_partitions_added(self._topic, len(topic_partitions), more)
                         return
                     self.unread = await look.unread()
 
-    async def _places(self, options: dict[str, Any]) -> list[TopicPartition]:
+    async def _topic_partitions(self, options: dict[str, Any]) -> list[TopicPartition]:
         """Return the partitions of the topic. Raises KAFKA_FAILURES, TopicHidden, RightMissing."""
         client = AIOKafkaClient(**options)
         try:
@@ -171,10 +171,10 @@ class TopicReader:
 class _Look:
     """Looks up from time to time what the topic has."""
 
-    def __init__(self, consumer: AIOKafkaConsumer, places: Sequence[TopicPartition]) -> None:
-        """`places` are the partitions that the consumer reads."""
+    def __init__(self, consumer: AIOKafkaConsumer, topic_partitions: Sequence[TopicPartition]) -> None:
+        """`topic_partitions` are the partitions that the consumer reads."""
         self._consumer = consumer
-        self._places = places
+        self._topic_partitions = topic_partitions
         self._at = time.monotonic()
         self._misses = 0
 
@@ -186,22 +186,22 @@ class _Look:
 
     async def partitions(self) -> int:
         """Return how many there are. Raises KAFKA_FAILURES, also when partitions have gone."""
-        topic = self._places[0].topic
+        topic = self._topic_partitions[0].topic
         asking = topic_metadata(client_of(self._consumer), [topic])
         found = (await asyncio.wait_for(asking, ANSWER_SECONDS))[topic]
-        self._misses = 0 if found.partitions >= len(self._places) else self._misses + 1
+        self._misses = 0 if found.partitions >= len(self._topic_partitions) else self._misses + 1
         if self._misses >= MISSES and not found.hidden:
             raise UnknownTopicOrPartitionError(
-                f"{topic} has {found.partitions} partitions instead of {len(self._places)}"
+                f"{topic} has {found.partitions} partitions instead of {len(self._topic_partitions)}"
             )
         return found.partitions
 
     async def unread(self) -> int:
         """Return how many records were not taken yet. Raises KAFKA_FAILURES."""
-        ends = await asyncio.wait_for(self._consumer.end_offsets(self._places), ANSWER_SECONDS)
+        ends = await asyncio.wait_for(self._consumer.end_offsets(self._topic_partitions), ANSWER_SECONDS)
         count = 0
-        for place, end in ends.items():
-            asking = self._consumer.position(place)
+        for at, end in ends.items():
+            asking = self._consumer.position(at)
             count += max(0, end - await asyncio.wait_for(asking, ANSWER_SECONDS))
         return count
 

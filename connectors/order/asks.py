@@ -42,11 +42,12 @@ class RequestInFlight:
     batches: int = 0
     disordered: int = 0
     hole: bool = False
-    """The answer was cut off at a hole, to be asked for again."""
+    """The answer was cut off at a hole, to be asked for again: engines may drop what they cannot send. If the
+    next answer has it as well (`missed`), it is final, and so is one after many in a row."""
     void: bool = False
     """The rest of the answer is ignored: another session of the engine began, or may have."""
 
-    def takes(self, seq: int) -> bool:
+    def accepts(self, seq: int) -> bool:
         """Tell whether a batch of this number may be next in the answer, and count it."""
         if not self.newest < seq < MAX_SEQUENCE:
             self.disordered += 1

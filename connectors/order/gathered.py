@@ -54,7 +54,10 @@ class Waiting(NamedTuple):
 
 
 class Gathered:
-    """A slot for each source: one row of each table."""
+    """A slot for each source: one row of each table.
+
+    The event loop reads and changes slots, too, so `gathering.gather` holds the interpreter's lock.
+    """
 
     def __init__(self) -> None:
         self.encoded: Bytes = np.empty((FIRST_SLOTS, SLOT_BYTES), np.uint8)

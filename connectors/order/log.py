@@ -11,7 +11,7 @@ from connectors.normalise.columns import EVENTS, FINGERPRINT, NO_RANK, PAYLOAD_B
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scanned import Scanned
-from connectors.normalise.wire import MAX_BATCH_BYTES
+from connectors.normalise.wire import LARGE_PAYLOAD_BYTES, MAX_BATCH_BYTES
 from connectors.order.backlog import Message
 from connectors.order.counts import StreamCounts
 from connectors.order.gathered import Waiting
@@ -34,8 +34,6 @@ from schemas.hashing.content import SCHEME
 from schemas.reasons import ClosedReason, GapReason, Remark, UndecodableReason
 from schemas.settings import Connector, hash_domain
 
-_LARGE_PAYLOAD_BYTES = 128 << 10
-"""Batches of larger payloads are measured, not estimated: smaller ones cannot exceed a record's bound."""
 _BATCH_BYTES = 40
 _STORED_BYTES = 90
 _REMOVED_BYTES = 30
@@ -54,7 +52,7 @@ Observe = Callable[["Source", Event], None]
 class Hearers(NamedTuple):
     """What is called at once for what happens to a source."""
 
-    event: Observe | None = None
+    event: Observe = lambda source, event: None
     opened: Callable[[float], None] = lambda due_at: None
     """Called for each run that opens, with the time at which it is due."""
 
@@ -164,7 +162,8 @@ class SourceLog:
                 position.pass_over(seq)
             return
         self.ranked(self.normaliser.rank)
-        self._take(batch, seq, message.fingerprint, len(payload), skipped, now, missing)
+        fingerprint, size = message.fingerprint, len(payload)
+        self.take_decoded(batch, seq, size, skipped, now, missing=missing, fingerprint=fingerprint)
 
     def take_decoded(
         self,
@@ -172,8 +171,10 @@ class SourceLog:
         seq: int,
         payload_bytes: int,
         skipped: int,
+        now: float,
         *,
         missing: GapReason,
+        fingerprint: int = 0,
         reached: Reached | None = None,
     ) -> None:
         """Take a batch that was decoded and is ahead of the position, or the first one of a session.
@@ -181,19 +182,6 @@ class SourceLog:
         The numbers between, if there are any, are lost for the reason `missing`. `skipped` counts engine
         events that are not in it; `reached` says which of several publishers sent it.
         """
-        self._take(batch, seq, 0, payload_bytes, skipped, batch.received_at, missing, reached)
-
-    def _take(
-        self,
-        batch: Batch,
-        seq: int,
-        fingerprint: int,
-        payload_bytes: int,
-        skipped: int,
-        now: float,
-        missing: GapReason,
-        reached: Reached | None = None,
-    ) -> None:
         position = self.position
         if position is None:
             self.position = SequencePosition(seq, fingerprint)
@@ -312,7 +300,7 @@ class SourceLog:
 
         The events of a batch that is too large are replaced.
         """
-        if payload_bytes > _LARGE_PAYLOAD_BYTES and len(_encode(batch)) > MAX_BATCH_BYTES:
+        if payload_bytes > LARGE_PAYLOAD_BYTES and len(_encode(batch)) > MAX_BATCH_BYTES:
             batch.events = [Undecodable("frame_too_large", batch.seq)]
         size = _BATCH_BYTES
         for event in batch.events:
@@ -331,8 +319,7 @@ class SourceLog:
     def _tell(self, event: Event) -> None:
         if isinstance(event, Undecodable):
             self.counts.undecodable[event.reason] += event.count
-        if self._observe is not None:
-            self._observe(self.source, event)
+        self._observe(self.source, event)
 
     def understands(self, message: Message) -> bool:
         """Tell whether a payload is a batch at all: one that is not decides nothing."""

@@ -1,11 +1,9 @@
 """Decide what a source lacks, what to ask its engine for, and in which order to take it. No IO.
 
-Its states are in `connectors.order.states`.
-
 Live messages that cannot be taken yet wait in a backlog. An ask begins with the last batch taken, whose
 fingerprint shows whether the engine is still in the same session; so one kind of ask serves for a gap, a
 restart, the start of a connector and the unseen end of an idle stream. What an answer brings is merged with
-the backlog, in order.
+the backlog, in order. The states are in `connectors.order.states`.
 """
 
 from __future__ import annotations
@@ -27,17 +25,15 @@ MAX_HOLES = 64
 class Recovery:
     """What one source waits for. `now` is the time that notices in the log get; the clock is for pauses."""
 
-    def __init__(self, log: SourceLog, backlog: Backlog, *, replay: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, log: SourceLog, backlog: Backlog, clock: Callable[[], float]) -> None:
         self._log = log
         self._backlog = backlog
-        self.replay = replay
-        """Whether the source has an endpoint to ask."""
         self._clock = clock
         self._in_flight: RequestInFlight | None = None
         self._standing = self._standing_of_position()
         self._confirmed_arrivals = 0
         """Live messages that had come before the ask whose answer confirmed the session."""
-        self._need = Need.MISSING if replay else Need.NOTHING
+        self._need = Need.MISSING if self._replays else Need.NOTHING
         """What to ask for next, once the answer in flight is over."""
         self._keeps_batches = False
         """Whether the engine ever answered with a batch."""
@@ -54,10 +50,15 @@ class Recovery:
         """When the last ask was over, by the clock."""
 
     @property
+    def _replays(self) -> bool:
+        """Whether the source has an endpoint to ask."""
+        return self._log.source.replay_endpoint is not None
+
+    @property
     def ask(self) -> Ask | None:
         """What to ask the engine for now."""
         need, position = self._need, self._log.position
-        if need is Need.NOTHING or not self.replay or self._in_flight is not None or self._pacing.paused:
+        if need is Need.NOTHING or not self._replays or self._in_flight is not None or self._pacing.paused:
             return None
         urgent = bool(self._backlog) or not (need is Need.TAIL or self._pacing.unanswered)
         return Ask(0 if position is None or need is Need.ALL else position.last, urgent)
@@ -70,7 +71,7 @@ class Recovery:
     @property
     def settled(self) -> bool:
         """Whether nothing is to be asked for, or the engine does not answer."""
-        asking = self.holding or self._in_flight is not None or (self._need and self.replay)
+        asking = self.holding or self._in_flight is not None or (self._need and self._replays)
         return not asking or self._pacing.unanswered > 0
 
     def want(self) -> None:
@@ -106,14 +107,14 @@ class Recovery:
         for seq, payload in messages:
             if (request := self._in_flight) is None or request.over:
                 return
-            if not request.takes(seq):
+            if not request.accepts(seq):
                 self._leave_out("disordered")
                 continue
             message = Message(seq, fingerprint_of(payload), payload, now)
             self._keeps_batches = True
             begins = request.batches == 1
             if begins:
-                self._compare_lives(request, message, now)
+                self._compare_sessions(request, message, now)
             if not request.void and (seq != request.first or request.fingerprint is None):
                 self._merge(request, message, now, truncated=begins)
 
@@ -152,17 +153,17 @@ class Recovery:
 
     def _standing_of_position(self) -> Standing:
         """Return the standing at a start: only the engine can confirm that a stored session still goes on."""
-        asks = self._log.position is not None and self.replay
+        asks = self._log.position is not None and self._replays
         return Standing.UNCONFIRMED if asks else Standing.SURE
 
     def _ask_for(self, need: Need) -> None:
-        if self.replay:
+        if self._replays:
             self._need = max(self._need, need)
 
     @property
     def _hopeless(self) -> GapReason | None:
         """Why missing batches cannot be obtained now; None while they may still come."""
-        if not self.replay:
+        if not self._replays:
             return "replay_not_configured"
         waits = self._in_flight is None and self._pacing.paused
         return "replay_timeout" if waits and self._pacing.hopeless else None
@@ -210,7 +211,7 @@ class Recovery:
         What is missing before the first `arrivals` messages is lost, for the reason `lost`.
         """
         backlog, log = self._backlog, self._log
-        hopeless = not self.replay or lost == "replay_timeout"
+        hopeless = not self._replays or lost == "replay_timeout"
         while backlog:
             head, final = backlog.first, backlog.first_arrival < arrivals
             if below is not None and head.seq >= below:
@@ -223,7 +224,7 @@ class Recovery:
             if verdict is Verdict.BEGINS:
                 log.end("restarted", now)
                 self._begin_anew()
-                if self.replay and head.seq > 0:
+                if self._replays and head.seq > 0:
                     return
                 continue
             if verdict is Verdict.TAKE:
@@ -305,12 +306,11 @@ class Recovery:
                 self._log.doubt(position, now)
         self._log.take(message, now, missing=missing, replayed=replayed)
 
-    def _compare_lives(self, request: RequestInFlight, message: Message, now: float) -> None:
+    def _compare_sessions(self, request: RequestInFlight, message: Message, now: float) -> None:
         """Judge by the first batch of an answer whether the engine is still in the log's session."""
         position, backlog = self._log.position, self._backlog
         same = other = False
-        # A queue may have held a live message until the log was far ahead of it. The engine's clock shows
-        # that, unless it was set back.
+        # A queue may have held a live message for long: the engine's clock shows it, unless it was set back.
         set_back = self._log.is_past(message)
 
         def is_late(waiting: Message) -> bool:
@@ -328,7 +328,7 @@ class Recovery:
             shown = backlog.restart(position, request.arrivals, is_late) is not None
             other = shown or position.contradicts(message.seq, message.fingerprint)
         if other:
-            self._another_life(request, now)
+            self._another_session(request, now)
         elif not same and backlog.restart(position, backlog.arrivals, is_late) is not None:
             # This answer may be of either session; the next one decides.
             request.void = True
@@ -352,11 +352,11 @@ class Recovery:
         position, backlog = self._log.position, self._backlog
         contradicted = position is not None and bool(backlog) and backlog.first.seq <= position.last
         if self._keeps_batches or self._standing is Standing.UNCONFIRMED or contradicted:
-            self._another_life(request, now)
+            self._another_session(request, now)
         else:
             self._ask_for(Need.ALL)
 
-    def _another_life(self, request: RequestInFlight, now: float) -> None:
+    def _another_session(self, request: RequestInFlight, now: float) -> None:
         """End the log's session, as the engine is in another one; ask for that from its beginning."""
         request.void = True
         if not self._let_past_go(self._backlog.arrivals):
@@ -390,7 +390,7 @@ class Recovery:
         self._standing = Standing.SURE
         self._holes, self._hole_due = 0, None
         self._pacing.begin_anew()
-        self._need = Need.MISSING if self.replay else Need.NOTHING
+        self._need = Need.MISSING if self._replays else Need.NOTHING
 
     def _let_go(self, reason: LeftOutReason) -> None:
         self._backlog.pop()

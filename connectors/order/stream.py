@@ -45,19 +45,15 @@ class SourceStream:
         """`clock` gives seconds since the epoch, as `received_at` and `now` of the methods do.
 
         `resume` is where the log ends for this source; `budget` is shared with other streams.
-        Batches that are put into `slot` count as taken. `due` has to be called when a run that opened is due,
-        and when batches of the slot are old enough.
+        Batches that are put into `slot` count as taken. `due` has to be called when a run that opened is due
+        (`hearers.opened` says when, for `OpenRuns`), and when batches of the slot are old enough.
         """
         self.source = source
         self._clock = clock
         self._settings = settings
         self._log = SourceLog(source, settings, hearers, resume, clock(), forwarding)
-        self._recovery = Recovery(
-            self._log,
-            Backlog(budget or BacklogBudget(settings.backlog_bytes)),
-            replay=source.replay_endpoint is not None,
-            clock=clock,
-        )
+        backlog = Backlog(budget or BacklogBudget(settings.backlog_bytes))
+        self._recovery = Recovery(self._log, backlog, clock)
         self._slot = slot
         # The scanner knows no clear that means every medium.
         self._may_scan = not source.shared_sequence
@@ -119,7 +115,6 @@ class SourceStream:
     def readdress(self, source: Source) -> None:
         """Go on with the same engine at other addresses, or in another role."""
         self.source = self._log.source = self._log.runs.source = source
-        self._recovery.replay = source.replay_endpoint is not None
 
     def feed(self, frames: Frames, received_at: float) -> list[EventsRecord]:
         """Take one message."""

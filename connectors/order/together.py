@@ -62,7 +62,7 @@ def scanned_together(
     )
     ends: Ints = np.cumsum([len(bundle) for _, _, bundle in chosen], dtype=np.int64)
     may_come = [
-        NOTHING if bundle.odd else gathered.numbers.get(stream.source.key, NOTHING)
+        NOTHING if bundle.malformed else gathered.numbers.get(stream.source.key, NOTHING)
         for _, stream, bundle in chosen
     ]
     outcomes = _gathered(encoded, columns, ends, np.array(may_come, np.int64), np.array(times), gathered)

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from connectors.kafka.cloud_events import Headers
-from connectors.kafka.encoding import Encoding, Prefixes
+from connectors.kafka.encoding import Encoding
 from connectors.order.records import came_at
 from schemas.events import EventsRecord
 from schemas.settings import Kafka
 
 
-class RecordEncoding:
+class RecordEncoding(Encoding):
     """Encodes records in the configured format."""
 
     def __init__(self, settings: Kafka) -> None:
-        self._encoding = Encoding("events", settings)
-        self.value = self._encoding.value
-        """Returns the value of a record."""
+        super().__init__("events", settings)
 
-    def registered(self, prefixes: Prefixes) -> None:
-        """Write these prefixes before values from now on."""
-        self._encoding.prefixes = prefixes
-
-    def headers(self, record: EventsRecord) -> Headers:
+    def headers_of(self, record: EventsRecord) -> Headers:
         """Return the CloudEvents headers of a record.
 
         `ce_id` identifies it: replica/rank/incarnation/first sequence number, or for a record that has only
@@ -30,4 +24,4 @@ class RecordEncoding:
         source = f"{record.replica}/{record.dp_rank}"
         came = came_at(record)
         first = f"n{int(came * 1e6)}" if record.first_seq is None else str(record.first_seq)
-        return self._encoding.headers(source, f"{source}/{record.incarnation}/{first}", came)
+        return self.headers(source, f"{source}/{record.incarnation}/{first}", came)

@@ -79,7 +79,10 @@ class Publisher:
     """
 
     def __init__(
-        self, settings: Settings, telemetry: PublisherTelemetry, acknowledged: Acknowledged | None = None
+        self,
+        settings: Settings,
+        telemetry: PublisherTelemetry,
+        acknowledged: Acknowledged = lambda partition, offset, mentions: None,
     ) -> None:
         self._settings = settings
         self._kafka = settings.kafka
@@ -90,16 +93,12 @@ class Publisher:
         self._lanes: list[_Lane] = []
         self._producer: AIOKafkaProducer | None = None
         self._replacing = asyncio.Lock()
-        self._unacknowledged_bytes = 0
+        self.unacknowledged_bytes = 0
         self._changed = asyncio.Event()
         self._growth = Growth(
             self.topic, lambda: None if self._producer is None else self._producer.client, telemetry
         )
         self._watching: asyncio.Task[None] | None = None
-
-    @property
-    def unacknowledged_bytes(self) -> int:
-        return self._unacknowledged_bytes
 
     @property
     def unacknowledged_records(self) -> int:
@@ -135,7 +134,7 @@ class Publisher:
 
     @property
     def full(self) -> bool:
-        return self._unacknowledged_bytes >= MAX_UNACKNOWLEDGED_BYTES
+        return self.unacknowledged_bytes >= MAX_UNACKNOWLEDGED_BYTES
 
     @property
     def keeps_up(self) -> bool:
@@ -149,7 +148,7 @@ class Publisher:
         CertificateUnreadable, and what `prefixes` does.
         """
         await reach(self._kafka)
-        self._encoding.registered(await prefixes(self._kafka, "events"))
+        self._encoding.prefixes = await prefixes(self._kafka, "events")
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         try:
             options = client_options(self._kafka)
@@ -174,11 +173,11 @@ class Publisher:
             _Outgoing(
                 record.replica.encode(),
                 value,
-                self._encoding.headers(record),
+                self._encoding.headers_of(record),
                 mention_of(record),
             )
         )
-        self._unacknowledged_bytes += len(value)
+        self.unacknowledged_bytes += len(value)
         lane.some.set()
 
     async def room(self) -> None:
@@ -258,10 +257,9 @@ class Publisher:
             failures = 0
             mentions = [lane.waiting.popleft().mention for _ in range(count)]
             lane.acknowledged += count
-            if self._tell_acknowledged is not None:
-                last_offset = first_offset + count - 1 if first_offset >= 0 else -1
-                self._tell_acknowledged(lane.partition, last_offset, mentions)
-            self._unacknowledged_bytes -= size
+            last_offset = first_offset + count - 1 if first_offset >= 0 else -1
+            self._tell_acknowledged(lane.partition, last_offset, mentions)
+            self.unacknowledged_bytes -= size
             self._changed.set()
             self._telemetry.published(count, size)
 
@@ -284,7 +282,7 @@ class Publisher:
             future = await producer.send_batch(batch, self.topic, partition=lane.partition)
             offset: int = (await future).offset
         finally:
-            lane.reports_not()
+            lane.cancel_report()
         return count, size, offset
 
     def _report_later(self, lane: _Lane, began: float) -> None:
@@ -295,7 +293,7 @@ class Publisher:
     def _report_delay(self, lane: _Lane, began: float) -> None:
         lane.delayed = True
         seconds = asyncio.get_running_loop().time() - began
-        self._telemetry.publish_delayed(lane.partition, seconds, self._unacknowledged_bytes)
+        self._telemetry.publish_delayed(lane.partition, seconds, self.unacknowledged_bytes)
         self._report_later(lane, began)
 
     async def _replace(self, broken: AIOKafkaProducer | None) -> None:
@@ -331,8 +329,8 @@ class _Lane:
         self.reporting: asyncio.TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
-    def reports_not(self) -> None:
-        """Report no delay, as nothing is in flight any more."""
+    def cancel_report(self) -> None:
+        """Report no delay: nothing is in flight any more."""
         self.delayed = False
         if self.reporting is not None:
             self.reporting.cancel()

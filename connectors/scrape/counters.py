@@ -133,16 +133,21 @@ def _counters(metrics: Metrics, samples: _Samples, refused: Counter[FigureRefusa
             continue
         if figure not in _ABSENT:
             found[name] = figure
-    size = _whole(found.get("block_size"))
     tokens, of_cpu = found.pop(_TOKENS, None), found.pop(_CPU_BLOCKS, None)
+    fields = _bounded(found, refused)
+    size = fields.get("block_size", 0)
     if isinstance(tokens, float) and size:
-        found["capacity_blocks"] = tokens // size
-    if isinstance(of_cpu, str) and size:
-        try:
-            usable = BOUNDS["capacity_blocks"].of_label(of_cpu) - metrics.unused_cpu_blocks
-            found["cpu_capacity_tokens"] = float(max(0, usable) * size)
-        except FigureRefused as error:
-            refused[error.reason] += 1
+        fields |= _bounded({"capacity_blocks": tokens // size}, refused)
+    if isinstance(of_cpu, str) and size and (blocks := _bounded({"capacity_blocks": of_cpu}, refused)):
+        usable = max(0, blocks["capacity_blocks"] - metrics.unused_cpu_blocks)
+        fields |= _bounded({"cpu_capacity_tokens": float(usable * size)}, refused)
+    if "capacity_blocks" in fields:
+        fields["unused_blocks"] = metrics.unused_blocks
+    return EngineCounters(**fields)
+
+
+def _bounded(found: Mapping[str, float | str], refused: Counter[FigureRefusal]) -> dict[str, Any]:
+    """Return figures as `EngineCounters` has them; those that cannot be used are left out, and counted."""
     fields: dict[str, Any] = {}
     for name, figure in found.items():
         bound = BOUNDS[name]
@@ -150,9 +155,7 @@ def _counters(metrics: Metrics, samples: _Samples, refused: Counter[FigureRefusa
             fields[name] = bound.of_label(figure) if isinstance(figure, str) else bound.of_value(figure)
         except FigureRefused as error:
             refused[error.reason] += 1
-    if "capacity_blocks" in fields:
-        fields["unused_blocks"] = metrics.unused_blocks
-    return EngineCounters(**fields)
+    return fields
 
 
 def _readings(metrics: Metrics, samples: _Samples) -> Iterator[tuple[str, Together, Sequence[Sample]]]:
@@ -177,17 +180,6 @@ def _readings(metrics: Metrics, samples: _Samples) -> Iterator[tuple[str, Togeth
 def _part(parts: Sum, samples: Sequence[Sample]) -> float:
     """Return the sum of those of one engine's samples that count."""
     return sum(sample.value for sample in of_one_engine(samples) if parts.counts(sample.labels))
-
-
-def _whole(figure: float | str | None) -> int:
-    """Return the block size that a page has, 0 if it is missing or impossible."""
-    bound = BOUNDS["block_size"]
-    try:
-        if figure is None:
-            return 0
-        return bound.of_label(figure) if isinstance(figure, str) else int(bound.of_value(figure))
-    except FigureRefused:
-        return 0
 
 
 def _counts(metrics: Metrics, name: str, labels: Mapping[str, str]) -> bool:

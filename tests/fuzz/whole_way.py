@@ -68,7 +68,7 @@ class WholeWay:
         # What scanned batches are packed into can be no JSON.
         encoding = self._encodings[type(record) is EventsRecord and rng.random() < 0.2]
         value = encoding.value(record)
-        self._partition.apply(self._offset, decode_events(value, encoding.headers(record)))
+        self._partition.apply(self._offset, decode_events(value, encoding.headers_of(record)))
         self._offset += 1
         self.outcomes["records"] += 1
 

@@ -59,7 +59,7 @@ class Log:
                 key=record.replica.encode(),
                 value=_encode(record),
                 timestamp=int(at * 1000),
-                headers=_ENCODING.headers(record),
+                headers=_ENCODING.headers_of(record),
             )
         return [
             await self.producer.send_batch(builder, self._topic, partition=number)

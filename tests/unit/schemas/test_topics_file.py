@@ -177,7 +177,7 @@ def test_the_connector_sends_the_headers_that_the_document_promises(name: str) -
     schema = DOCUMENT["components"]["messages"]["EventsRecord"]["headers"]
     for record_format in ("msgpack", "json"):
         encoding = RecordEncoding(Kafka(record_format=record_format))
-        headers = {key: value.decode() for key, value in encoding.headers(record)}
+        headers = {key: value.decode() for key, value in encoding.headers_of(record)}
         jsonschema.Draft202012Validator(schema).validate(headers)
         assert list(headers) == schema["required"]
     assert headers["ce_id"].startswith(f"vllm-0/0/{record.incarnation}/")

@@ -133,7 +133,7 @@ def test_the_same_records_whatever_happens(seed: int, monkeypatch: pytest.Monkey
             each.expected += each.alone.feed_all(bundle, now)
             if in_turn:
                 parts.append((each, bundle))
-            elif bundle.odd:
+            elif bundle.malformed:
                 each.records += each.gathering.feed_all(bundle, now)
             elif bundle:
                 parts.append((each, bundle))

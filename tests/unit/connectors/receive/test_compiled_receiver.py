@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import zmq
 
-from connectors.frames.bundle import MAX_SEQUENCE, Bundle
+from connectors.frames.bundle import MAX_SEQUENCE, MESSAGE_SEQ, Bundle
 from connectors.normalise.scan import parts_of, scan, scan_joined, scan_side_by_side
 from connectors.normalise.scanner.payloads import transcode
 from connectors.receive.compiled_receiver import Receiver
@@ -65,7 +65,7 @@ def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tupl
         sizes = [bundle.size for bundle in each[first:behind]]
         assert alone or sum(sizes[: end - first]) <= size
         apart = any(
-            bundle.odd or len(bundle) > most or bundle.size > largest for bundle in each[first:behind]
+            bundle.malformed or len(bundle) > most or bundle.size > largest for bundle in each[first:behind]
         )
         assert behind == end or apart or sum(sizes) > size
         if alone:
@@ -73,7 +73,7 @@ def taken(receiver: Receiver, sockets: Sequence[Socket], room: int) -> list[tupl
         numbers, bundles = turns.bundles(first, end)
         assert numbers == [number for number in range(first, end) if each[number]]
         for at, number in enumerate(numbers):
-            assert not each[number].odd
+            assert not each[number].malformed
             assert len(each[number]) <= most
             assert each[number].size <= largest
             assert list(bundles.bundle(at)) == list(each[number])
@@ -159,7 +159,7 @@ def test_a_turn_has_its_bounds(sockets: tuple[Socket, Socket]) -> None:
     ((bundle, emptied),) = taken(Receiver(messages=512, size=1_500), [socket], ROOM)
     assert (len(bundle), emptied) == (2, False)
     ((bundle, emptied),) = taken(Receiver(messages=512, size=1 << 20), [socket], ROOM)
-    assert (bundle.seqs.tolist(), emptied) == ([6, 7, 8, 9], True)
+    assert (bundle.table[MESSAGE_SEQ].tolist(), emptied) == ([6, 7, 8, 9], True)
     ((bundle, emptied),) = taken(Receiver(messages=512, size=1 << 20), [socket], ROOM)
     assert (len(bundle), emptied) == (0, True)
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from connectors.frames.bundle import Bundle, Bundles
+from connectors.frames.bundle import MESSAGE_SEQ, Bundle, Bundles
 from connectors.receive import pump as pump_module
 from connectors.receive.crowd import LEAST_SOURCES, LOOK_SECONDS
 from connectors.receive.pump import Pump
@@ -78,7 +78,7 @@ class Dealer:
 
     def deal(self, portions: Sequence[Received]) -> Iterator[float]:
         for received in portions:
-            self.dealt[received.source] += received.messages.seqs.tolist()
+            self.dealt[received.source] += received.messages.table[MESSAGE_SEQ].tolist()
             self.in_turn += 1
             self._subscriber.arrive()
             yield 0.0001
@@ -90,7 +90,7 @@ class Dealer:
             if source in waiting or self._rng.random() < 0.3:
                 rest.append(received)
             else:
-                self.dealt[source] += received.messages.seqs.tolist()
+                self.dealt[source] += received.messages.table[MESSAGE_SEQ].tolist()
                 self.gathered += 1
         return rest, 0.0001
 

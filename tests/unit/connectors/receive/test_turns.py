@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from connectors.frames.bundle import Bundle, Frames
+from connectors.frames.bundle import MESSAGE_SEQ, Bundle, Frames
 from connectors.frames.portion import MAX_PORTION_BYTES, PORTION_SECONDS, REST_FROM_SECONDS, Portion
 from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Received
 from connectors.receive.turns import Turns
@@ -184,7 +184,9 @@ def test_the_parts_of_a_bundle_are_the_bundle() -> None:
         assert len(first) >= 1
         assert [*first, *others] == [*bundle] == messages
         assert first.size + others.size == bundle.size
-        assert np.array_equal(np.concatenate((first.seqs, others.seqs)), bundle.seqs)
+        assert np.array_equal(
+            np.concatenate((first.table[MESSAGE_SEQ], others.table[MESSAGE_SEQ])), bundle.table[MESSAGE_SEQ]
+        )
 
 
 def test_messages_let_go_one_after_the_other_are_one_entry() -> None:
