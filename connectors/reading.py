@@ -54,7 +54,13 @@ def _subscriber(settings: Connector, telemetry: Telemetry) -> Subscriber:
 
 
 class Reading:
-    """Reads the sources that discovery wants, from `begin` to `stop`, and publishes their records."""
+    """Reads the sources that discovery wants, from `begin` to `stop`, and publishes their records.
+
+    Messages go from the subscriber's thread through pump and dealing to the streams, and what these make of
+    them to the publisher. The follower adds and removes sources. Replay requests fetch what streams miss, the
+    scraper brings engines' counters, the ticker closes runs in time, and the reporter has streams check what
+    they lack and says which idle sources are connected.
+    """
 
     def __init__(
         self,
@@ -129,7 +135,7 @@ class Reading:
         """
         await self._follower.begin()
         for listening in self._follower.listenings:
-            self.subscriber.listen(listening, listening.endpoint)
+            self.subscriber.listen(listening)
         self._following = asyncio.create_task(self._follower.follow(), name="follower")
 
     @property
@@ -185,7 +191,7 @@ class Reading:
             slot=slot,
             forwarding=self._dealing.forwarding,
         )
-        if source.life and position.life and source.life != position.life:
+        if source.session_name and position.life not in ("", source.session_name):
             # The position is of an earlier session of the engine.
             self._publish(self.streams[source.key].close("restarted"))
         if self._follower.peer(source.key) is None:

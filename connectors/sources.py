@@ -27,7 +27,7 @@ class Source:
     metrics_url: str | None = None
     role: str = ""
     """As in `schemas.settings.Role`."""
-    life: str = ""
+    session_name: str = ""
     """Name of the engine session from outside, such as the UID of its pod; empty where there is none."""
     place: tuple[str, str, str] | None = None
     """As in `PositionRecord`."""

@@ -61,7 +61,7 @@ class BoundReplicas:
 
     @property
     def listenings(self) -> Sequence[Listening]:
-        """Where to listen."""
+        """Where engines connect to us."""
         return list(self._endpoints)
 
     @property
@@ -69,7 +69,7 @@ class BoundReplicas:
         return [bound.source for bound in self._bound.values()]
 
     def peer(self, source: SourceKey) -> Peer | None:
-        """Return who publishes a source; None if it did not connect to us."""
+        """Return who publishes a source; None if it is one that we connect to."""
         bound = self._bound.get(source)
         return None if bound is None else bound.peer
 

@@ -68,9 +68,9 @@ def merge(origins: Mapping[str, Sequence[Source]]) -> tuple[dict[SourceKey, Sour
 def plan(present: Mapping[SourceKey, Source], wanted: Mapping[SourceKey, Source]) -> Plan:
     """Return what leads from the present sources to the wanted ones."""
     anew = {
-        key for key, source in wanted.items() if key in present and not _same_stream(present[key], source)
+        key for key, source in wanted.items() if key in present and _stream(source) != _stream(present[key])
     }
-    reborn = {key for key in anew if wanted[key].life != present[key].life}
+    reborn = {key for key in anew if wanted[key].session_name != present[key].session_name}
     return Plan(
         removed=tuple(
             source
@@ -87,9 +87,6 @@ def plan(present: Mapping[SourceKey, Source], wanted: Mapping[SourceKey, Source]
     )
 
 
-def _same_stream(one: Source, other: Source) -> bool:
-    return _stream(one) == _stream(other)
-
-
 def _stream(source: Source) -> Source:
+    """Return a source without what may change while its stream goes on."""
     return replace(source, replay_endpoint=None, metrics_url=None, role="")

@@ -49,7 +49,10 @@ def _authenticator(connection: AIOKafkaConnection) -> _Authenticator:
 
 
 def complete_the_login() -> None:
-    """Have every connection of this process log on with the current password, and notice refused tokens."""
+    """Have every connection of this process log on with the current password, and notice refused tokens.
+
+    Called when `connectors.kafka.security` is imported, and so before there is any client.
+    """
     AIOKafkaConnection._do_sasl_handshake = _with_the_password_of_now
     AIOKafkaConnection.authenticator_oauth = _authenticator
 

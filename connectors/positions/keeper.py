@@ -104,10 +104,13 @@ class Positions:
 
     `resume` returns start positions that are exact: the stored ones, advanced by what the events topic holds
     behind them. While the connector runs, what Kafka acknowledges is written about once a second.
+
+    Another connector may read our sources for a while: one that shards were taken from, or one that was
+    frozen and goes on. Where its incarnation is later, ours continue there (`Overtaken`).
     """
 
     def __init__(
-        self, settings: Kafka, log: Log, telemetry: PositionsTelemetry, overtaken: Overtaken | None = None
+        self, settings: Kafka, log: Log, telemetry: PositionsTelemetry, overtaken: Overtaken
     ) -> None:
         self._tell_overtaken = overtaken
         self.topic = topic_name(settings, "positions")
@@ -188,7 +191,7 @@ class Positions:
                 self._others[source.key] = _Other.at(position, ends, 0)
         self._ledger.begin(
             (msgspec.structs.replace(position) for position in positions.values()),
-            {source.key: source.life for source in wanted},
+            {source.key: source.session_name for source in wanted},
         )
         self._beginning.update(positions)
         # From here on a successor finds whatever is published of these sources.
@@ -333,7 +336,7 @@ class Positions:
     def _compare(self, other: PositionRecord, ends: Mapping[int, int]) -> None:
         """Continue where another connector is in the log, if that is in a later incarnation."""
         other.offset = ends[other.partition] - 1
-        if self._ledger.overtaken(other) and self._tell_overtaken is not None:
+        if self._ledger.overtaken(other):
             self._tell_overtaken(other.source, StoredPosition.of(other))
 
     def _usable(self, position: PositionRecord, ends: dict[int, int]) -> bool:

@@ -58,7 +58,7 @@ class Ledger:
         """`connector` is the name that the positions are signed with."""
         self.connector = connector
         self._positions: dict[SourceKey, PositionRecord] = {}
-        self._lives: dict[SourceKey, str] = {}
+        self._session_names: dict[SourceKey, str] = {}
         self._accounted: dict[int, int] = {}
         self._changed: set[SourceKey] = set()
         self._leaving: set[SourceKey] = set()
@@ -72,19 +72,19 @@ class Ledger:
         return {position.partition for position in self._positions.values()}
 
     def begin(
-        self, positions: Iterable[PositionRecord], lives: Mapping[SourceKey, str] | None = None
+        self, positions: Iterable[PositionRecord], session_names: Mapping[SourceKey, str] | None = None
     ) -> None:
         """Take over sources at these positions; each is due to be written.
 
-        `lives` has the names of the engines' present sessions. An open incarnation without such a name is
+        `session_names` has those of the engines' present sessions. An open incarnation without such a name is
         assumed to be of the present one.
         """
         for position in positions:
             source = position.source
             self._positions[source] = position
-            self._lives[source] = (lives or {}).get(source, "")
+            self._session_names[source] = (session_names or {}).get(source, "")
             if position.incarnation and not position.closed:
-                position.life = position.life or self._lives[source]
+                position.life = position.life or self._session_names[source]
             self._leaving.discard(source)
             self._changed.add(source)
 
@@ -110,7 +110,7 @@ class Ledger:
                 anew = mention.incarnation > position.incarnation
                 advance(position, mention)
                 if anew:
-                    position.life = self._lives[mention.source]
+                    position.life = self._session_names[mention.source]
                 self._changed.add(mention.source)
         self.account(partition, offset)
 
@@ -130,7 +130,7 @@ class Ledger:
             return False
         by.place, by.topic_id = position.place, position.topic_id
         if not by.closed:
-            by.life = by.life or self._lives[source]
+            by.life = by.life or self._session_names[source]
         self._positions[source] = by
         self._changed.add(source)
         return True
@@ -153,7 +153,7 @@ class Ledger:
             source = position.source
             if source in self._leaving and (position.closed or not position.incarnation):
                 self._leaving.discard(source)
-                del self._positions[source], self._lives[source]
+                del self._positions[source], self._session_names[source]
 
     def unwritten(self, positions: Iterable[PositionRecord]) -> None:
         """Note that these could not be written; they are due again."""

@@ -33,8 +33,8 @@ STILL_SECONDS = 20.0
 TAIL_SECONDS = 30.0
 """How long the events topic is read for what the stored positions do not know yet."""
 HORIZON_SECONDS = 60.0
-"""A live owner writes all its positions far more often, so events of a source that were published later than
-this after a position are not that owner's."""
+"""A live owner writes all its positions far more often (`keeper.REFRESH_EVERY`), so events of a source that
+were published later than this after a position are not that owner's."""
 PART_RECORDS = 1000
 """Size of the first part of a partition that is read backwards; each next one has twice as many records."""
 MOST_PART_RECORDS = 4000
@@ -70,7 +70,7 @@ class Topic(NamedTuple):
     partitions: int
 
 
-Place = tuple[int, float]
+LogPoint = tuple[int, float]
 """An offset of the events topic, and when a connector was there: seconds since the epoch."""
 
 
@@ -81,12 +81,12 @@ class Stored:
     position: PositionRecord
     written_at: float
     """Seconds since the epoch, by the clock of its writer."""
-    others: tuple[Place, ...] = ()
+    others: tuple[LogPoint, ...] = ()
     """Where other connectors that read the source as well were in the log. The position does not account for
     what they published behind that."""
 
     @property
-    def place(self) -> Place:
+    def point(self) -> LogPoint:
         """Where its writer was, and when."""
         return self.position.offset, self.written_at
 
@@ -96,7 +96,7 @@ class Found:
 
     def __init__(self) -> None:
         self._furthest: Stored | None = None
-        self._places: dict[str, Place] = {}
+        self._points: dict[str, LogPoint] = {}
         self._seen: set[str] = set()
 
     def add(self, stored: Stored) -> None:
@@ -105,13 +105,13 @@ class Found:
         if writer not in self._seen:
             # A connector that begins has read what others published before; live ones may publish more.
             self._seen.add(writer)
-            offset, now = stored.place
-            self._places = {
+            offset, now = stored.point
+            self._points = {
                 other: (offset, written_at)
-                for other, (_, written_at) in self._places.items()
+                for other, (_, written_at) in self._points.items()
                 if now <= written_at + HORIZON_SECONDS
             }
-        self._places[writer] = stored.place
+        self._points[writer] = stored.point
         if self._furthest is None or progress(stored.position) >= progress(self._furthest.position):
             self._furthest = stored
 
@@ -122,7 +122,7 @@ class Found:
         if best is None:
             return None
         own = best.position.connector
-        others = tuple(place for writer, place in self._places.items() if writer != own)
+        others = tuple(point for writer, point in self._points.items() if writer != own)
         return replace(best, others=others)
 
 
@@ -214,18 +214,18 @@ class PositionReader:
         topic_partitions = [TopicPartition(self._events.name, partition) for partition in ends]
         asking = self._connected().beginning_offsets(topic_partitions)
         begins: dict[TopicPartition, int] = await _answered(self._events.name, asking)
-        read = {place: Backwards(place.partition, ends[place.partition]) for place in begins}
-        left = {place: ends[place.partition] for place in begins}
+        read = {at: Backwards(at.partition, ends[at.partition]) for at in begins}
+        left = {at: ends[at.partition] for at in begins}
         size = PART_RECORDS
-        while left := {place: end for place, end in left.items() if end > begins[place]}:
+        while left := {at: end for at, end in left.items() if end > begins[at]}:
             if time.monotonic() > deadline:
-                for place, end in left.items():
-                    self._telemetry.positions_inexact(place.partition, begins[place], end)
-                    read[place].given_up()
+                for at, end in left.items():
+                    self._telemetry.positions_inexact(at.partition, begins[at], end)
+                    read[at].given_up()
                 break
-            for place, end in left.items():
-                left[place] = max(begins[place], end - size)
-                await self._read_part(read[place], place, left[place], end)
+            for at, end in left.items():
+                left[at] = max(begins[at], end - size)
+                await self._read_part(read[at], at, left[at], end)
             size = min(2 * size, MOST_PART_RECORDS)
         self._connected().unsubscribe()
         return [position for partition in read.values() for position in partition.positions.values()]
@@ -247,8 +247,8 @@ class PositionReader:
         self._connected().unsubscribe()
         return positions, {topic_partition.partition: end for topic_partition, end in ends.items()}
 
-    async def _read_part(self, read: Backwards, place: TopicPartition, first: int, end: int) -> None:
-        async for message in self._scan(place, first, end):
+    async def _read_part(self, read: Backwards, at: TopicPartition, first: int, end: int) -> None:
+        async for message in self._scan(at, first, end):
             if (mention := _mention(message)) is not None:
                 read.add(mention)
         read.part_read()
@@ -256,8 +256,8 @@ class PositionReader:
     async def _follow(self, partition: int, items: list[Stored], end: int, deadline: float) -> None:
         positions = {item.position.source: item.position for item in items}
         keys = {replica.encode() for replica, _ in positions}
-        places = {place for item in items for place in (item.place, *item.others)}
-        starts = deque(sorted((offset + 1, written_at + HORIZON_SECONDS) for offset, written_at in places))
+        points = {point for item in items for point in (item.point, *item.others)}
+        starts = deque(sorted((offset + 1, written_at + HORIZON_SECONDS) for offset, written_at in points))
         topic_partition = TopicPartition(self._events.name, partition)
         while starts and starts[0][0] < end:
             first, until = starts.popleft()

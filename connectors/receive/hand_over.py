@@ -89,14 +89,14 @@ class HandOver:
     # In the thread.
 
     def put(self, source: Key, messages: Bundle, size: int, now: float) -> None:
-        """Append messages, if there are any; `tell` must follow."""
+        """Append messages, if there are any; `wake_loop` must follow."""
         if not messages:
             return
         taken = size + MESSAGE_OVERHEAD_BYTES * len(messages)
         self._count(len(messages), taken, source)
         self._arrived.append(Received(source, messages, now, taken))
 
-    def crowds(self, source: Key | Listening) -> bool:
+    def exceeds_share(self, source: Key | Listening) -> bool:
         """Tell whether a source has more waiting for `take` than is free: others would find no room.
 
         What several sources hand over together does not count, as each has little. Engines that connect to
@@ -105,7 +105,7 @@ class HandOver:
         return self._unseen_bytes.get(source, 0) > self.free
 
     def put_together(self, sources: list[SourceKey], bundles: Bundles, now: float) -> None:
-        """Append messages of several sources, if there are any; `tell` must follow."""
+        """Append messages of several sources, if there are any; `wake_loop` must follow."""
         if not sources:
             return
         taken = bundles.data.size + MESSAGE_OVERHEAD_BYTES * bundles.messages
@@ -113,20 +113,20 @@ class HandOver:
         self._arrived.append(Together(sources, bundles, now, taken))
 
     def put_last(self, source: Key, now: float) -> None:
-        """Append a mark that nothing more of a source will come; `tell` must follow."""
+        """Append a mark that nothing more of a source will come; `wake_loop` must follow."""
         self._arrived.append(Received(source, Bundle.of(()), now, 0, last=True))
 
     def put_left_out(self, source: Key, messages: int, now: float) -> None:
-        """Append how many messages of a paused peer were dropped; `tell` must follow."""
+        """Append how many messages of a paused peer were dropped; `wake_loop` must follow."""
         self._arrived.append(Received(source, Bundle.of(()), now, 0, left_out=messages))
 
     def end(self, failure: BaseException | None) -> None:
         """Let nothing more arrive; with a failure, `take` raises it after all that was put."""
         self._failure = failure
         self.ended = True
-        self.tell()
+        self.wake_loop()
 
-    def tell(self) -> None:
+    def wake_loop(self) -> None:
         """Wake up the event loop if it waits for messages."""
         self.call(self._some.set)
 

@@ -22,7 +22,7 @@ class Received:
     source: Key
     messages: Bundle
     received_at: float
-    """Clock of the subscriber, seconds since the epoch, when they were taken from the socket."""
+    """Seconds since the epoch, when they were taken from the socket."""
     size: int
     """Bytes they count against the bound of the hand-over."""
     last: bool = False

@@ -82,7 +82,11 @@ Command = Add | Remove | Pause | GoOn
 
 
 class SocketThread:
-    """What the thread does. Other threads only queue commands, and wake it through the socket `woken`."""
+    """What the thread does. Other threads only queue commands, and wake it through the socket `woken`.
+
+    It needs no lock, as each of these is one operation: they append to a deque, set `receiver` once, set that
+    it is to stop, and read `emptied_at`.
+    """
 
     def __init__(
         self,
@@ -94,13 +98,12 @@ class SocketThread:
         *,
         rest_seconds: float,
         together: bool,
-        clock: Callable[[], float],
     ) -> None:
         """The arguments that `Subscriber` takes are described there."""
         self.receiver: Receiver | None = None
         """The compiled receiver, if there is one; set once, while the thread runs."""
-        self.emptied_at = clock()
-        """When all sockets were last found empty."""
+        self.emptied_at = time.time()
+        """When all sockets were last found empty, seconds since the epoch."""
         self._context = context
         self._woken = woken
         self._hand_over = hand_over
@@ -108,7 +111,6 @@ class SocketThread:
         self._refused = refused
         self._rest_seconds = min(max(rest_seconds, REST_SECONDS), MAX_REST_SECONDS)
         self._together_each = TOGETHER_EACH_BYTES if together else 0
-        self._clock = clock
         self._commands: deque[Command] = deque()
         self._sockets: dict[_Socket, SourceKey | Listening] = {}
         self._ready = ReadySockets()
@@ -118,7 +120,7 @@ class SocketThread:
         self._stopping = False
         self._stop_seconds = 0.0
 
-    def tell(self, command: Command) -> None:
+    def post(self, command: Command) -> None:
         """Queue a command, which the thread executes when it is next woken."""
         self._commands.append(command)
 
@@ -155,7 +157,7 @@ class SocketThread:
             elif not rest_seconds:
                 readable = self._ready.wait(seconds)
                 if not readable:
-                    self.emptied_at = self._clock()
+                    self.emptied_at = time.time()
             else:
                 time.sleep(rest_seconds)
                 readable = []
@@ -170,13 +172,13 @@ class SocketThread:
             if readable:
                 # The pump pauses a source that crowds out others, but may be busy with a message just now.
                 readable = [
-                    socket for socket in readable if not self._hand_over.crowds(self._sockets[socket])
+                    socket for socket in readable if not self._hand_over.exceeds_share(self._sockets[socket])
                 ]
                 rest_seconds = REST_SECONDS
             if readable:
-                rest_seconds = self._turn(readable)
+                rest_seconds = self._read_all(readable)
                 if rest_seconds:
-                    self.emptied_at = self._clock()
+                    self.emptied_at = time.time()
             if time.monotonic() >= refresh_at:
                 self._connections.refresh()
                 self._dial()
@@ -188,7 +190,7 @@ class SocketThread:
             if self._hand_over.full:
                 time.sleep(REST_SECONDS)
             elif readable := [socket for socket in self._ready.wait(0) if socket in self._sockets]:
-                self._turn(readable)
+                self._read_all(readable)
             else:
                 break
 
@@ -221,8 +223,8 @@ class SocketThread:
                 for socket in self._of(command.source):
                     self._close(socket)
                 self._emitters.pop(command.source, None)
-                self._hand_over.put_last(command.source, self._clock())
-                self._hand_over.tell()
+                self._hand_over.put_last(command.source, time.time())
+                self._hand_over.wake_loop()
 
     def _pause(self, source: Key) -> None:
         if source not in self._paused:
@@ -270,7 +272,7 @@ class SocketThread:
     def _close(self, socket: _Socket) -> None:
         """Take what a socket holds, which its high-water mark bounds, then close it."""
         for _ in range(1 + 2 * SOCKET_MESSAGES // TURN_MESSAGES):
-            if self._take([socket], self._clock())[0]:
+            if self._take([socket], time.time())[0]:
                 break
         del self._sockets[socket]
         self._ready.remove(socket)
@@ -278,10 +280,10 @@ class SocketThread:
         self._dialling.pop(socket, None)
         socket.close(0)
 
-    def _turn(self, readable: list[_Socket]) -> float:
+    def _read_all(self, readable: list[_Socket]) -> float:
         """Take a bounded number from each readable socket; return how long to rest, 0 while there is more."""
         more = False
-        now = self._clock()
+        now = time.time()
         before = self._hand_over.put_messages
         at = 0
         while at < len(readable):
@@ -292,7 +294,7 @@ class SocketThread:
                 self._ready.served(readable[at], emptied=emptied)
                 more = more or not emptied
                 at += 1
-        self._hand_over.tell()
+        self._hand_over.wake_loop()
         if more:
             return 0.0
         few = self._hand_over.put_messages - before <= FEW_MESSAGES * len(readable)
@@ -331,7 +333,7 @@ class SocketThread:
             peer = Peer(listening, topic)
             if under_topic.descriptor is not None:
                 self._connections.heard(socket, under_topic.descriptor, peer)
-            if peer in self._paused or self._hand_over.crowds(peer):
+            if peer in self._paused or self._hand_over.exceeds_share(peer):
                 self._hand_over.put_left_out(peer, len(under_topic.messages), now)
                 continue
             self._hand_over.put(peer, Bundle.of(under_topic.messages), under_topic.size, now)

@@ -42,7 +42,6 @@ class Subscriber:
         hand_over_bytes: int,
         rest_seconds: float = REST_SECONDS,
         together: bool = True,
-        clock: Callable[[], float] = time.time,
         refused: Callable[[EndpointRefused], None],
     ) -> None:
         """`refused` is called in the event loop for an endpoint that cannot be used.
@@ -50,10 +49,9 @@ class Subscriber:
         Messages may wait in their sockets for `rest_seconds` while these have few. With `together`, the few
         messages of several sockets are handed over as one.
         """
-        self._clock = clock
         self._context: zmq.Context[_Socket] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, MAX_SOCKETS)
-        self._connections: Connections[Key] = Connections(clock)
+        self._connections: Connections[Key] = Connections(time.time)
         self.hand_over = HandOver(hand_over_bytes, self._wake)
         """Where messages come; while it is full, the sockets are left unread."""
         self._wake_up = self._context.socket(zmq.PAIR)
@@ -69,7 +67,6 @@ class Subscriber:
             refused,
             rest_seconds=rest_seconds,
             together=together,
-            clock=clock,
         )
         self._thread = threading.Thread(target=self._sockets.run, name="subscriber", daemon=True)
 
@@ -77,7 +74,7 @@ class Subscriber:
     def behind(self) -> bool:
         """True while unseen messages may be waiting: then a source that seems idle need not be."""
         waiting = self.hand_over.full or not self.hand_over.empty
-        return waiting or self._clock() - self._sockets.emptied_at > BEHIND_SECONDS
+        return waiting or time.time() - self._sockets.emptied_at > BEHIND_SECONDS
 
     def start(self) -> None:
         self.hand_over.start()
@@ -96,9 +93,9 @@ class Subscriber:
         """
         self._command(Add(source, endpoint, topic, shared_sequence))
 
-    def listen(self, listening: Listening, endpoint: str) -> None:
+    def listen(self, listening: Listening) -> None:
         """Bind, so that engines can connect; their messages come with a `Peer` as source."""
-        self._command(Add(listening, endpoint))
+        self._command(Add(listening, listening.endpoint))
 
     def remove(self, source: SourceKey) -> None:
         """Take what the socket has, then close it; a last, empty `Received` of it is handed over."""
@@ -135,7 +132,7 @@ class Subscriber:
             self._context.term()
 
     def _command(self, command: Command) -> None:
-        self._sockets.tell(command)
+        self._sockets.post(command)
         self._wake()
 
     def _wake(self) -> None:

@@ -20,9 +20,9 @@ RECEIVE_HIGH_WATER_MARK = 4_000
 Engines before vLLM 0.33 drop what they cannot send: that leaves a hole, which is asked for again."""
 MAX_MESSAGE_BYTES = 256 << 20
 """A larger frame ends the connection, and so the answer."""
-TURN_MESSAGES = 256
+CHUNK_MESSAGES = 256
 """Most messages taken before they are dealt with and others get their turn."""
-TURN_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Payload bytes after which no more are taken before these are dealt with."""
 MAX_ANSWER_MESSAGES = 100_000
 """After so many an answer is over, so that others get their turn. Engines keep 10,000 batches by default."""
@@ -109,7 +109,7 @@ class Connection:
         waited = 0.0
         messages = 0
         while True:
-            batches, ended = _taken(self._socket)
+            batches, ended = _received(self._socket)
             messages += len(batches)
             if batches and not await take(batches):
                 return "enough"
@@ -154,12 +154,12 @@ async def _first(trying: Sequence[Coroutine[Any, Any, bool]]) -> int | None:
         await ended(*tasks)
 
 
-def _taken(socket: _Socket) -> tuple[list[tuple[int, bytes]], bool]:
-    """Return what has come of an answer, a turn at most, and whether it ends with that."""
+def _received(socket: _Socket) -> tuple[list[tuple[int, bytes]], bool]:
+    """Return what has come of an answer, a chunk at most, and whether it ends with that."""
     batches: list[tuple[int, bytes]] = []
     size = 0
     try:
-        while size < TURN_BYTES and len(batches) < TURN_MESSAGES:
+        while size < CHUNK_BYTES and len(batches) < CHUNK_MESSAGES:
             batch = parse_answer(socket.recv_multipart(zmq.NOBLOCK))
             if batch is None:
                 return batches, True

@@ -81,7 +81,7 @@ class ReplayRequests:
 
     async def _request(self, stream: SourceStream) -> None:
         # What is missing, and whether it is urgent, may change while other tasks run.
-        while stream.ask is not None and self._is_read(stream):
+        while stream.ask is not None and self._is_current(stream):
             async with self._connecting:
                 endpoint = stream.source.replay_endpoint
                 connection = None if endpoint is None else await self._replayer.connect(endpoint)
@@ -90,7 +90,7 @@ class ReplayRequests:
             finally:
                 if connection is not None:
                     connection.close()
-            if outcome is not None and self._is_read(stream):
+            if outcome is not None and self._is_current(stream):
                 self._publish(stream.replay_ended(outcome, time.time()))
 
     async def _ask(self, stream: SourceStream, connection: Connection | None) -> ReplayOutcome | None:
@@ -100,7 +100,7 @@ class ReplayRequests:
             return None
         async with self._urgent if ask.urgent else self._other:
             ask = stream.ask
-            if ask is None or not self._is_read(stream):
+            if ask is None or not self._is_current(stream):
                 return None
             stream.asked()
             if connection is None:
@@ -113,7 +113,7 @@ class ReplayRequests:
         async def take(batches: list[tuple[int, bytes]]) -> bool:
             at = 0
             while at < len(batches):
-                if not self._is_read(stream):
+                if not self._is_current(stream):
                     return False
                 began, worked, end, size = time.monotonic(), time.thread_time(), at, 0
                 while end < len(batches) and (end == at or size < portion.bytes):
@@ -132,5 +132,5 @@ class ReplayRequests:
 
         return take
 
-    def _is_read(self, stream: SourceStream) -> bool:
+    def _is_current(self, stream: SourceStream) -> bool:
         return self._streams.get(stream.source.key) is stream

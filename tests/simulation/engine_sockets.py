@@ -55,7 +55,7 @@ class Subscriber(subscriber.Subscriber):
         if engine is not None:
             engine.subscribers.pop(self._process, None)
         self.hand_over.put_last(source, 0.0)
-        self.hand_over.tell()
+        self.hand_over.wake_loop()
 
     def connected(self, source: Key) -> bool:
         engine = self._engines.get(source)

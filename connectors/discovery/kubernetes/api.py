@@ -12,8 +12,8 @@ import aiohttp
 from connectors.discovery.kubernetes.credentials import headers_of, server_of, tls_of
 from connectors.discovery.kubernetes.documents import (
     ApiFailure,
-    Document,
     DocumentMalformed,
+    PodDocument,
     WatchEvent,
     decoded_event,
     decoded_failure,
@@ -59,9 +59,9 @@ class Api:
         self._server = server
         self._session = session
 
-    async def pods(self, namespace: str) -> tuple[list[Document], str]:
+    async def pods(self, namespace: str) -> tuple[list[PodDocument], str]:
         """Return the pods of a namespace ("": of all) and the version to watch from. Raises ApiFailure."""
-        documents: list[Document] = []
+        documents: list[PodDocument] = []
         going_on = ""
         for _ in range(MAX_PAGES):
             query = {"limit": str(PAGE_PODS), "continue": going_on} if going_on else {"limit": str(PAGE_PODS)}

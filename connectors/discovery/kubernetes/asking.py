@@ -58,12 +58,12 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class AskedEngine:
     """An engine to ask: the same pod, started again, is another one."""
 
     replica: str
     uid: str
-    starts: int
+    restarts: int
     url: str
 
 
@@ -77,8 +77,8 @@ class Descriptions:
 
     def __init__(self, telemetry: AskingTelemetry) -> None:
         self._telemetry = telemetry
-        self._tasks: dict[Engine, asyncio.Task[None]] = {}
-        self._answers: dict[Engine, Answer] = {}
+        self._tasks: dict[AskedEngine, asyncio.Task[None]] = {}
+        self._answers: dict[AskedEngine, Answer] = {}
         self._turns = asyncio.Semaphore(AT_A_TIME)
         self._session: aiohttp.ClientSession | None = None
         self._answered: Callable[[], None] = lambda: None
@@ -88,7 +88,7 @@ class Descriptions:
         """Have `answered` called after each new answer."""
         self._answered = answered
 
-    def ask(self, engines: Iterable[Engine]) -> Mapping[Engine, Answer]:
+    def ask(self, engines: Iterable[AskedEngine]) -> Mapping[AskedEngine, Answer]:
         """Ask all of these and nobody else; return what they have said so far."""
         wanted = set(engines)
         for engine in self._tasks.keys() - wanted:
@@ -111,7 +111,7 @@ class Descriptions:
             await self._session.close()
             self._session = None
 
-    async def _ask(self, engine: Engine) -> None:
+    async def _ask(self, engine: AskedEngine) -> None:
         """Ask until there is an answer."""
         giving_up = asyncio.get_running_loop().call_later(
             PATIENCE_SECONDS, self._note, engine, Answer(NOTHING, False)
@@ -136,17 +136,17 @@ class Descriptions:
         finally:
             giving_up.cancel()
 
-    def _failed(self, engine: Engine, reason: DescriptionFailure, text: str) -> None:
+    def _failed(self, engine: AskedEngine, reason: DescriptionFailure, text: str) -> None:
         self._telemetry.description_failed(engine.replica, engine.url, reason, text)
 
-    def _note(self, engine: Engine, answer: Answer) -> None:
+    def _note(self, engine: AskedEngine, answer: Answer) -> None:
         if self._answers.get(engine) == answer:
             return
         self._answers[engine] = answer
         self._settled.set()
         self._answered()
 
-    async def _answer(self, engine: Engine) -> Description | None:
+    async def _answer(self, engine: AskedEngine) -> Description | None:
         """Return what the first page that makes sense says; None where none is shown. Raises _Unanswered."""
         exists = False
         refused: list[str] = []

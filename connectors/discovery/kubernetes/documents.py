@@ -64,7 +64,7 @@ class _Status(msgspec.Struct, rename="camel"):
     container_statuses: list[_ContainerStatus] | None = None
 
 
-class Document(msgspec.Struct):
+class PodDocument(msgspec.Struct):
     """A pod as the API writes it."""
 
     metadata: _Metadata
@@ -85,7 +85,7 @@ class PodPage(msgspec.Struct):
     """One page of a list."""
 
     metadata: _ListMetadata
-    items: list[Document] | None = None
+    items: list[PodDocument] | None = None
 
 
 class WatchEvent(msgspec.Struct):
@@ -113,7 +113,7 @@ class Pod:
     annotations: dict[str, str] = field(default_factory=dict)
     ports: tuple[tuple[str, int], ...] = ()
     """(name, number) of the ports that its containers declare."""
-    starts: int = 0
+    restarts: int = 0
     """How often its containers were started again."""
     created: str = ""
     """When it was created, as text that sorts by time."""
@@ -126,7 +126,7 @@ class Pod:
 _ENDED = ("Failed", "Succeeded")
 
 
-def pod_of(document: Document) -> Pod | None:
+def pod_of(document: PodDocument) -> Pod | None:
     """Return the pod; None if it has ended."""
     metadata, spec, status = document.metadata, document.spec, document.status
     if status.phase in _ENDED:
@@ -141,14 +141,14 @@ def pod_of(document: Document) -> Pod | None:
         labels=metadata.labels or {},
         annotations=metadata.annotations or {},
         ports=tuple((port.name, port.container_port) for each in containers for port in each.ports or ()),
-        starts=sum(each.restart_count for each in status.container_statuses or ()),
+        restarts=sum(each.restart_count for each in status.container_statuses or ()),
         created=metadata.creation_timestamp or "",
     )
 
 
 _pages = msgspec.json.Decoder(PodPage)
 _events = msgspec.json.Decoder(WatchEvent)
-_documents = msgspec.json.Decoder(Document)
+_documents = msgspec.json.Decoder(PodDocument)
 _failures = msgspec.json.Decoder(_Failure)
 
 
@@ -162,7 +162,7 @@ def decoded_event(line: bytes) -> WatchEvent:
     return _decoded(_events, line)
 
 
-def decoded_pod(event: WatchEvent) -> Document:
+def decoded_pod(event: WatchEvent) -> PodDocument:
     """Return the pod of an ADDED, MODIFIED or DELETED event. Raises DocumentMalformed."""
     return _decoded(_documents, event.object)
 

@@ -11,9 +11,9 @@ from connectors.discovery.kubernetes.annotations import PodRefused
 from connectors.discovery.kubernetes.asking import (
     NOTHING,
     Answer,
+    AskedEngine,
     AskingTelemetry,
     Descriptions,
-    Engine,
 )
 from connectors.discovery.kubernetes.credentials import namespaces_of
 from connectors.discovery.kubernetes.described import Description
@@ -139,10 +139,10 @@ class PodOrigin:
             pod for pod in ordered[: self._entry.max_replicas] if self._owns(replica_of(pod, self._entry))
         ]
 
-    def _engine(self, pod: Pod) -> Engine | None:
+    def _engine(self, pod: Pod) -> AskedEngine | None:
         """Return the engine to ask about a pod; None if there is nothing to ask."""
         url = asked_at(pod, self._entry)
-        return None if url is None else Engine(replica_of(pod, self._entry), pod.uid, pod.starts, url)
+        return None if url is None else AskedEngine(replica_of(pod, self._entry), pod.uid, pod.restarts, url)
 
     def _sources(self, pod: Pod, description: Description) -> list[Source]:
         def note(refusal: PodRefused) -> None:

@@ -64,7 +64,7 @@ def sources_of(pod: Pod, entry: Kubernetes, description: Description, note: Note
             topic=entry.topic or publisher.topic,
             metrics_url=f"{_url(pod, metrics_port)}/metrics" if metrics_port else None,
             role=role,
-            life=pod.uid,
+            session_name=pod.uid,
         )
         for publisher in publishers
     ]

@@ -247,7 +247,7 @@ async def test_engines_that_connect_are_told_apart_by_topic(
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     listening = Listening(endpoint, 3)
     async with _running() as subscriber:
-        subscriber.listen(listening, endpoint)
+        subscriber.listen(listening)
         engines = {name: _connecting(context, endpoint) for name in (b"kv@a@m", b"kv@b@m")}
         for engine in engines.values():
             await _subscribed(engine)
@@ -278,7 +278,7 @@ async def test_engine_that_connects_again_is_connected(
     listening = Listening(endpoint, 0)
     peer = Peer(listening, b"kv-events")
     async with _running() as subscriber:
-        subscriber.listen(listening, endpoint)
+        subscriber.listen(listening)
         first = _connecting(context, endpoint)
         await _subscribed(first)
         first.send_multipart(_message(0))
@@ -308,7 +308,7 @@ async def test_whatever_bytes_come_to_the_port_engines_beside_are_received(
     rng = random.Random(7)
     old = [b"old", b"\0" * 8, b"payload"]
     async with _running() as subscriber:
-        subscriber.listen(listening, endpoint)
+        subscriber.listen(listening)
         engine = _connecting(context, endpoint)
         await _subscribed(engine)
         for garbage in (
@@ -336,7 +336,7 @@ async def test_address_that_is_taken_ends_the_subscriber(context: Context) -> No
     _, endpoint = _publisher(context)
     subscriber = Subscriber(hand_over_bytes=1 << 20, refused=lambda refusal: None)
     subscriber.start()
-    subscriber.listen(Listening(endpoint, 0), endpoint)
+    subscriber.listen(Listening(endpoint, 0))
     with pytest.raises(EndpointRefused, match=f"cannot listen on {endpoint}: Address already in use"):
         await asyncio.wait_for(received(subscriber.hand_over), 60)
     await subscriber.join(60.0)

@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from connectors.replay import client
-from connectors.replay.client import TURN_MESSAGES, Replayer
+from connectors.replay.client import CHUNK_MESSAGES, Replayer
 from connectors.replay.protocol import END_SEQUENCE, MALFORMED, parse_answer, request
 from pipeline.simulator.publisher import Publisher, PublisherSettings
 
@@ -120,7 +120,7 @@ async def test_an_answer_without_end_is_over_after_what_no_engine_keeps(
     router.stop(context)
     assert outcome == "endless"
     assert found == [(seq, b"payload") for seq in range(len(found))]
-    assert 2_000 <= len(found) < 2_000 + TURN_MESSAGES
+    assert 2_000 <= len(found) < 2_000 + CHUNK_MESSAGES
 
 
 def _number(seq: int) -> bytes:
@@ -154,7 +154,7 @@ async def test_answer_is_what_the_engine_published_from_there_on(
 ) -> None:
     settings = PublisherSettings(ANYWHERE, ANYWHERE, topic="kv@pod", replay_frames=layout)
     with Publisher(settings, context) as engine:
-        payloads = [b"%d" % seq * 100 for seq in range(5 * TURN_MESSAGES)]
+        payloads = [b"%d" % seq * 100 for seq in range(5 * CHUNK_MESSAGES)]
         for payload in payloads:
             engine.publish(payload)
         assert engine.replay_endpoint is not None
@@ -234,13 +234,13 @@ async def test_answer_that_is_no_longer_wanted_is_left(
 ) -> None:
     settings = PublisherSettings(ANYWHERE, ANYWHERE)
     with Publisher(settings, context) as engine:
-        for _ in range(20 * TURN_MESSAGES):
+        for _ in range(20 * CHUNK_MESSAGES):
             engine.publish(b"x")
         assert engine.replay_endpoint is not None
         outcome, found = await _replay(replayer, engine.replay_endpoint, most=10)
     assert outcome == "enough"
     # What was there when the last of those that were wanted came, a turn at most; not the rest.
-    assert len(found) < 10 + TURN_MESSAGES
+    assert len(found) < 10 + CHUNK_MESSAGES
 
 
 async def test_late_answer_is_not_taken_for_that_of_a_later_request(

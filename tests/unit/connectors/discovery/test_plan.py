@@ -45,11 +45,11 @@ def test_another_stream_under_the_same_id_is_read_anew() -> None:
 
 
 def test_another_life_under_the_same_id_ends_the_one_before_as_restarted() -> None:
-    before, after = replace(_source("a"), life="u1"), replace(_source("a"), life="u2")
-    moved = replace(_source("b", port=2), life="u1")
-    changes = plan(_by_key(before, replace(_source("b"), life="u1")), _by_key(after, moved))
+    before, after = replace(_source("a"), session_name="u1"), replace(_source("a"), session_name="u2")
+    moved = replace(_source("b", port=2), session_name="u1")
+    changes = plan(_by_key(before, replace(_source("b"), session_name="u1")), _by_key(after, moved))
     assert changes.restarted == (before,)
-    assert changes.removed == (replace(_source("b"), life="u1"),)
+    assert changes.removed == (replace(_source("b"), session_name="u1"),)
     assert changes.added == (after, moved)
 
 

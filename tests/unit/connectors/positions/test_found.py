@@ -55,7 +55,7 @@ def test_the_furthest_counts_and_others_are_read_on_from_where_they_were(
 ) -> None:
     stored = found(*written)
     assert stored is not None
-    assert stored.place == (written[counts][1], counts)
+    assert stored.point == (written[counts][1], counts)
     assert sorted(stored.others) == others
 
 

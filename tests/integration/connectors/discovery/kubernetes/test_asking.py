@@ -114,7 +114,7 @@ async def test_an_engine_is_asked_once_a_life() -> None:
         kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, starts=1))
         await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40009"])
         kube.put(pod_document("a", uid="u2", ip="127.0.0.1", labels=LABELS))
-        await until(lambda: [source.life for source in origin.sources] == ["u2"])
+        await until(lambda: [source.session_name for source in origin.sources] == ["u2"])
         assert engine.asked == ["/kv_event_sources"] * 3
         assert told.unanswered == []
 

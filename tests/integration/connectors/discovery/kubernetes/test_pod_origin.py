@@ -64,7 +64,7 @@ class Following:
 
     @property
     def lives(self) -> dict[str, str]:
-        return {source.replica: source.life for source in self.origin.sources}
+        return {source.replica: source.session_name for source in self.origin.sources}
 
     @property
     def endpoints(self) -> list[str]:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.discovery.kubernetes.documents import (
-    Document,
     DocumentMalformed,
     Pod,
+    PodDocument,
     decoded_event,
     decoded_failure,
     decoded_page,
@@ -21,7 +21,7 @@ from tests.support.pods import pod_document
 
 
 def _pod(**told: Any) -> Pod | None:
-    return pod_of(msgspec.convert(pod_document(**told), Document))
+    return pod_of(msgspec.convert(pod_document(**told), PodDocument))
 
 
 def test_a_pod_is_what_its_document_says() -> None:
@@ -36,7 +36,7 @@ def test_a_pod_is_what_its_document_says() -> None:
         labels={"model": "qwen"},
         annotations={"a": "b"},
         ports=(("http", 8000), ("kv-events", 5556)),
-        starts=2,
+        restarts=2,
         created="2026-01-01T00:00:00Z",
     )
 
@@ -59,7 +59,7 @@ def test_both_addresses_count_and_sidecars_ports_too() -> None:
     document["spec"]["initContainers"] = [
         {"name": "proxy", "ports": [{"containerPort": 1, "name": "kv-events"}]}
     ]
-    pod = pod_of(msgspec.convert(document, Document))
+    pod = pod_of(msgspec.convert(document, PodDocument))
     assert pod is not None
     assert pod.addresses == ("10.0.0.7", "fd00::7")
     assert pod.ports == (("kv-events", 1),)

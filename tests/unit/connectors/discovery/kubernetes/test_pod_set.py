@@ -6,13 +6,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.discovery.kubernetes.documents import Document
+from connectors.discovery.kubernetes.documents import PodDocument
 from connectors.discovery.kubernetes.pod_set import PodSet
 from tests.support.pods import pod_document
 
 
-def _document(*name: str, **told: Any) -> Document:
-    return msgspec.convert(pod_document(*name, **told), Document)
+def _document(*name: str, **told: Any) -> PodDocument:
+    return msgspec.convert(pod_document(*name, **told), PodDocument)
 
 
 def _held(pods: PodSet) -> dict[str, tuple[str, tuple[str, ...]]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from connectors.discovery.kubernetes.annotations import PodRefused
 from connectors.discovery.kubernetes.described import Address, Description, Publisher
-from connectors.discovery.kubernetes.documents import Document, Pod, pod_of
+from connectors.discovery.kubernetes.documents import Pod, PodDocument, pod_of
 from connectors.discovery.kubernetes.pod_sources import asked_at, replica_of, sources_of
 from connectors.discovery.kubernetes.presets import PRESETS, selector_of
 from connectors.sources import Source
@@ -21,7 +21,7 @@ PLAIN = Kubernetes(selector="app=vllm", model="qwen")
 
 
 def _pod(**told: Any) -> Pod:
-    pod = pod_of(msgspec.convert(pod_document(**told), Document))
+    pod = pod_of(msgspec.convert(pod_document(**told), PodDocument))
     assert pod is not None
     return pod
 
@@ -51,7 +51,7 @@ def test_a_pod_is_a_replica_of_its_name_and_its_uid_a_life() -> None:
             hash_domain="qwen/vllm-sha256-int64/default",
             endpoint="tcp://10.0.0.7:5557",
             metrics_url="http://10.0.0.7:8000/metrics",
-            life="u1",
+            session_name="u1",
         )
     ]
 
