@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple
 
+from msgspec.structs import asdict
+
 from pipeline.reading import windows
 from pipeline.residency.objects.objects import HeldObjects
 from pipeline.residency.occupancy import Occupancy
@@ -102,6 +104,8 @@ def _flow_rows(view: View) -> list[Row]:
         if flow == _NOTHING:
             continue
         since = trust.in_window(head.trust, pool.medium)
+        counters = asdict(flow)  # named as the columns
+        lifetimes = counters.pop("lifetimes")
         found.append(
             FlowRow(
                 window=start,
@@ -110,17 +114,8 @@ def _flow_rows(view: View) -> list[Row]:
                 dp_rank=head.dp_rank,
                 medium=pool.medium,
                 group_idx=pool.group_idx,
-                stored_blocks=flow.stored_blocks,
-                stored_tokens=flow.stored_tokens,
-                filled_blocks=flow.filled_blocks,
-                removed_blocks=flow.removed_blocks,
-                evicted_blocks=flow.evicted_blocks,
-                evicted_tokens=flow.evicted_tokens,
-                cleared_blocks=flow.cleared_blocks,
-                expired_blocks=flow.expired_blocks,
-                reannounced_blocks=flow.reannounced_blocks,
-                unknown_removed_blocks=flow.unknown_removed_blocks,
-                lifetime_hist=flow.lifetimes,
+                **counters,
+                lifetime_hist=lifetimes,
                 trust=since.trust,
                 trust_since=timestamp(since.since),
                 version=head.version,
@@ -183,19 +178,11 @@ def _health_row(view: View) -> Row:
         model=head.model,
         replica=head.replica,
         dp_rank=head.dp_rank,
-        batches=health.batches,
-        events=health.events,
-        duplicate_batches=health.duplicate_batches,
-        gap_batches=health.gap_batches,
-        replayed_batches=health.replayed_batches,
-        lost_batches=health.lost_batches,
-        undecodable_events=health.undecodable_events,
-        restarts=health.restarts,
+        **asdict(health),
         incarnation=head.incarnation,
         last_seq=head.last_seq,
         last_batch_at=timestamp(heard) if heard is not None else None,
         connected=connectivity.connected_in(head.connectivity, window),
-        lag_seconds=health.lag_seconds,
         drift_blocks=drift_blocks,
         drift_since=windows.window_start(drift_since) if drift_since is not None else None,
         trust=since.trust,

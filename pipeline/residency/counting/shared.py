@@ -33,10 +33,6 @@ class Adapters:
         self._most = most
         self._codes = {name: code for code, name in enumerate(names, 1)}
 
-    def known(self, name: str) -> int | None:
-        """Return the code of a name that has one of its own."""
-        return self._codes.get(name)
-
     def code(self, name: str) -> int:
         """Return the code of a name; one for all names that have none of their own."""
         if len(name) > MAX_NAME_CHARACTERS:
@@ -53,7 +49,7 @@ class Adapters:
     def codes_of(self, run: PlainRun) -> npt.NDArray[np.uint16]:
         """Return the codes of a chunk's LoRAs, NO_LORA first; new names get theirs in the run's order."""
         names = run.chunk.loras
-        known = [self.known(name) for name in names]
+        known = [self._codes.get(name) for name in names]
         if None in known:
             of_events = run.chunk.events["adapter"][run.first_event : run.end]
             for number in dict.fromkeys(of_events.tolist()):

@@ -122,24 +122,13 @@ class GranularPool:
     def occupancy(self, end: float) -> list[Occupancy]:
         """Return what is resident per granularity at the end of event time `end`."""
         state, head = self._state, self.head
-        blocks = len(state.coarse)
-        alone = sum(1 for fine in state.fine.values() if not fine.covers and fine.seen > end - self._age)
+        place, coarse_size, fine_size = (head.medium, head.group_idx), state.coarse_size, state.fine_size
+        coarse = len(state.coarse)
+        fine = sum(1 for one in state.fine.values() if not one.covers and one.seen > end - self._age)
+        entries = self._coarse_entries
         return [
-            Occupancy(
-                head.medium,
-                head.group_idx,
-                size,
-                entries=entries,
-                blocks=blocks,
-                tokens=blocks * size,
-                covered_blocks=covered,
-                store_only=False,
-                at_least=head.repeats,
-            )
-            for size, entries, blocks, covered in (
-                (state.coarse_size, self._coarse_entries, blocks, 0),
-                (state.fine_size, alone, alone, self._covered),
-            )
+            Occupancy(*place, coarse_size, entries, coarse, coarse * coarse_size, 0, False, head.repeats),
+            Occupancy(*place, fine_size, fine, fine, fine * fine_size, self._covered, False, head.repeats),
         ]
 
     def store(self, event: Stored, at: float, repeatable: bool = False) -> bool:
