@@ -14,7 +14,6 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
@@ -100,9 +99,7 @@ class RecordingWriter:
     def __enter__(self) -> RecordingWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _write(self, value: Header | Frame) -> None:
@@ -153,9 +150,7 @@ class Recording:
     def __enter__(self) -> Recording:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _header(self, first: bytes) -> Header:
