@@ -115,8 +115,7 @@ def play(
             for engine in engines:
                 engine.close()
             context.term()
-        end = "; its last frame is torn" if recording.torn else ""
-        click.echo(f"played {published} batches{end}")
+        click.echo(f"played {published} batches{'; its last frame is torn' if recording.torn else ''}")
 
 
 def _frames(recording: Recording, ranks: dict[int, int]) -> Iterator[tuple[int, Frame]]:
