@@ -47,8 +47,8 @@ class SourceCheck:
     ) -> None:
         """`found`: its rows. `committed`: the worker has written what follows from records before this
         offset. `whole`: the log has the beginning. `oldest`: older rows may be gone."""
+        self._source = source
         self._worker = worker
-        self.recount = SourceRecount(*source, worker)
         self._findings = findings
         self._committed = committed
         self._oldest = oldest
@@ -88,13 +88,10 @@ class SourceCheck:
         """Whether the source was forgotten and has had no record since."""
         self._carried_to = -1
         self._idle_windows = int(worker.idle_carry_seconds // times.WINDOW)
-        self._set_callbacks()
+        self._recount_anew()
 
     def _recount_anew(self) -> None:
-        self.recount = SourceRecount(self.recount.replica, self.recount.dp_rank, self._worker)
-        self._set_callbacks()
-
-    def _set_callbacks(self) -> None:
+        self.recount = SourceRecount(*self._source, self._worker)
         self.recount.on_version_over = self._version_over
         self.recount.on_window_closed = self._window_closed
         self.recount.on_windows_empty = self._windows_empty
@@ -256,11 +253,9 @@ class SourceCheck:
         return isinstance(row, EngineCountersRow) or times.number_of(row.window) >= self._known_from
 
     def _compare(self, row: ReplicaRow | None, found: ReplicaRow) -> None:
-        if row is None and not self._whole and _is_empty(found):
-            # Of a pool that only a session before the beginning of the log used.
-            self._findings.left_out[BEFORE_THE_BEGINNING] += 1
-            return
-        if not self._known(found if row is None else row):
+        # A pool may be one that only a session before the beginning of the log used.
+        of_before = row is None and not self._whole and _is_empty(found)
+        if of_before or not self._known(found if row is None else row):
             self._findings.left_out[BEFORE_THE_BEGINNING] += 1
             return
         self._findings.compared[found.TABLE] += 1
