@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import cast
@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
+from ruamel.yaml import YAML
 
 from connectors.process.registry import Registry
 from connectors.telemetry.events import Telemetry
@@ -226,6 +227,19 @@ def test_named_files_and_rooms_exist(path: Path) -> None:
 def test_shown_command_lines_are_accepted() -> None:
     refused = {line: problem for line in shown_command_lines() if (problem := unparsable(line[1]))}
     assert refused == {}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_shown_files_can_be_read(path: Path) -> None:
+    """Whoever copies a file from a page has one that its reader takes."""
+    read: dict[str, Callable[[str], object]] = {
+        "yaml": lambda text: list(YAML(typ="safe").load_all(text)),
+        "toml": msgspec.toml.decode,
+        "json": msgspec.json.decode,
+    }
+    for language, text in FENCE.findall(path.read_text("utf-8")):
+        if language in read:
+            read[language](text)
 
 
 def test_a_command_line_that_does_not_exist_is_noticed() -> None:
