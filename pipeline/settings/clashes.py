@@ -5,10 +5,9 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator
 
+from connectors.process.addresses import MAX_PORT
 from schemas.discovery_settings import Discovery, Replica
 from schemas.settings import Prefix, rank_endpoint
-
-MAX_PORT = 65535
 
 
 def prefix_problems(prefixes: tuple[Prefix, ...]) -> Iterator[str]:

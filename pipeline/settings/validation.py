@@ -10,9 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from connectors.process.addresses import printable
+from connectors.process.addresses import MAX_PORT, printable
 from pipeline.settings.clashes import (
-    MAX_PORT,
     bind_problems,
     dns_problems,
     kubernetes_problems,
