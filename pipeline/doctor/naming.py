@@ -32,8 +32,8 @@ def of_sources(
 ) -> Iterator[Finding]:
     """Yield the finding about sources, if any were found; behind `message` it says what of the first ones."""
     if found:
-        first = [filter(None, (source_name(source), what)) for source, what in found.items()][:NAMED]
-        yield Finding(code, severity, f"{message}: {'; '.join(map(' '.join, first))}", remedy, names(found))
+        said = [f"{source_name(source)} {what}".rstrip() for source, what in found.items()]
+        yield Finding(code, severity, f"{message}: {'; '.join(said[:NAMED])}", remedy, names(found))
 
 
 def clock(at: float | None) -> str:
