@@ -16,7 +16,7 @@ from schemas.trust import Trust, worst
 _ENGINES = """
 WITH
     now('UTC') - INTERVAL 1 HOUR AS since,
-    lives AS
+    sessions AS
     (
         SELECT replica, dp_rank, max(opened_at) AS opened, argMax(trust, incarnation) AS trust
         FROM {database}.sources FINAL GROUP BY replica, dp_rank
@@ -24,7 +24,7 @@ WITH
     said AS
     (
         SELECT
-            replica, dp_rank, any(lives.trust) AS trust,
+            replica, dp_rank, any(sessions.trust) AS trust,
             toStartOfInterval(max(time), INTERVAL 10 SECOND) AS read,
             argMin(
                 tuple(prefix_cache_queries, prefix_cache_hits, external_queries, external_hits,
@@ -36,8 +36,8 @@ WITH
                       capacity_blocks, kv_cache_usage, block_size),
                 time
             ) AS last
-        FROM {database}.engine_counters FINAL INNER JOIN lives USING (replica, dp_rank)
-        WHERE time >= since AND toStartOfHour(time) >= toStartOfHour(since) AND time >= lives.opened
+        FROM {database}.engine_counters FINAL INNER JOIN sessions USING (replica, dp_rank)
+        WHERE time >= since AND toStartOfHour(time) >= toStartOfHour(since) AND time >= sessions.opened
         GROUP BY replica, dp_rank
     ),
     held AS
