@@ -145,7 +145,7 @@ class Comparison:
             for shard in range(residency.partitions):
                 progress.partition("residency", shard, residency.partitions)
                 await self._compare_shard(residency, shard)
-        if self.until is None:  # which would cut the topics off at different points
+        if self.until is None:  # otherwise both topics are cut off, at different points
             self.residency_topic.finish(self.findings, unreadable=self.unreadable)
         async with _choices_log(settings) as choices:
             for partition in range(choices.partitions):
