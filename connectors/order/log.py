@@ -31,14 +31,14 @@ from schemas.events import (
     Undecodable,
 )
 from schemas.hashing.content import SCHEME
-from schemas.reasons import ClosedReason, GapReason, Remark, UndecodableReason
+from schemas.reasons import ClosedReason, GapReason, Remark
 from schemas.settings import Connector, hash_domain
 
 _BATCH_BYTES = 40
 _STORED_BYTES = 90
 _REMOVED_BYTES = 30
 _NOTICE_BYTES = 80
-_REMARKED: Mapping[UndecodableReason, Remark] = {
+_REMARKED: Mapping[str, Remark] = {
     "unknown_type": "unknown_type",
     "no_identity": "no_identity",
     "no_salt_key": "no_salt_key",
