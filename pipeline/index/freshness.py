@@ -59,7 +59,7 @@ class Freshness:
         return IndexState(round(age, 3), age > self._stale_seconds, self.lag, self.at)
 
     def require_ready(self, now: float) -> None:
-        """Raise QuestionRefused unless every partition has been read to its end at least once."""
+        """Raise QuestionRefused until the whole log, or that up to the past moment, was read once."""
         if not self.ready:
             raise QuestionRefused("not_ready", self.unready(now) or "")
 

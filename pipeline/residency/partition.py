@@ -115,7 +115,7 @@ class PartitionState(State[Readable, Cut]):
         return events_refusal(record) if isinstance(record, EventsRecord) else None
 
     def apply(self, offset: int, record: Readable) -> None:
-        """Apply the record at `offset`, which `refusal` accepts: for those that have one record at a time."""
+        """Apply the record at `offset`, which `refusal` accepts; for callers that have one at a time."""
         if self._committed.meta is not None:
             self.apply_all([(offset, record)])
             return

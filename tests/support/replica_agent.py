@@ -44,7 +44,7 @@ class ReplicaAgent:
             else:
                 self.latest[key] = value
         for row in rows_of(cut, FlowRow):
-            self._flow[row.window, row.replica, row.medium, row.group_idx] = row
+            self._flow[row.window, row.replica, row.dp_rank, row.medium, row.group_idx] = row
         return cut
 
     def flow(self, replica: str = "r") -> dict[tuple[str, int], FlowState]:

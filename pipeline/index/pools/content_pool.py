@@ -27,11 +27,14 @@ class ContentPool:
     """Follows, by content hash, another pool, which holds the engine's own hashes."""
 
     def __init__(
-        self, engines: PoolHead, live: Entries, shared: Shared, holdings: Holdings, source: int
+        self, followed: PoolHead, live: Entries, shared: Shared, holdings: Holdings, source: int
     ) -> None:
-        """`live`: what that pool, whose head is `engines`, holds; `source`: the number for contents."""
-        head = PoolHead(engines.medium, engines.group_idx, FlowState(), removes=True)
-        self._engines = engines
+        """`followed`: the head of that pool; `live`: what it holds, with contents unknown.
+
+        `source`: the number for contents.
+        """
+        head = PoolHead(followed.medium, followed.group_idx, FlowState(), removes=True)
+        self._followed = followed
         self._counted = Pool(head, shared, BlockTable(spread=shared.spread))
         self._holdings = holdings
         self.number = holdings.new_pool(source, tier=tier_of(head.medium), group=head.group_idx)
@@ -45,7 +48,7 @@ class ContentPool:
 
     def announced(self) -> None:
         """Take over that the other pool announced another block size, or more about itself."""
-        head = self._engines
+        head = self._followed
         for size in head.block_sizes:
             self._counted.announce(size, several=True)
         self._holdings.describe(self.number, head.block_sizes, window_of(head), doubts=doubts_of(head))

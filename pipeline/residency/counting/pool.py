@@ -269,7 +269,10 @@ class Pool:
             flow.evicted_tokens += evicted * size
 
     def occupancy(self, end: float) -> list[Occupancy]:
-        """Return what is resident, per block size; `end` makes no difference for these pools."""
+        """Return what is resident, per block size ever seen, even if nothing of it is resident any more.
+
+        `end` makes no difference for these pools.
+        """
         self.settle()
         head = self.head
         mark, repeats = head.store_only, head.repeats

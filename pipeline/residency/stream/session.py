@@ -52,7 +52,7 @@ def began(head: SourceHead, record: EventsRecord, at: float) -> None:
     head.copies_proved = False
     head.one_copy = False
     head.clears_all = None
-    head.transferred = None
+    head.transferred = None  # another session counts from zero
     head.remarks = []
     head.limited = False
     head.loras = []
