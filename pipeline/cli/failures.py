@@ -114,9 +114,11 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(file: object) -> Iterator[None]:
-    """Turn an error in reading a file into a Failure that names the file."""
+    """Turn an error in reading a file into a Failure that names it; the reader of our output may go away."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise Failure(f"{file}: {error.strerror or error}") from error
 

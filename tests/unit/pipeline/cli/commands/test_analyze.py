@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from pipeline.cli.failures import Failure, reading
 from pipeline.cli.main import kvlens
 from pipeline.recordings.format import Frame, RecordedSource, Recording, RecordingWriter
 from tests.support.checkout import CAPTURES
@@ -90,3 +91,10 @@ def test_a_recording_of_two_sources_names_them_and_a_torn_end_is_told(tmp_path: 
         ["source", "medium", "group", "entries", "blocks", "tokens", "stored", "removed", "cleared", "trust"]
     )
     assert [line.split()[:3] for line in table[1:]] == [["a/0", "gpu", "0"], ["a/1", "gpu", "0"]]
+
+
+def test_a_reader_of_the_output_that_goes_away_is_no_fault_of_the_file():
+    with pytest.raises(BrokenPipeError), reading("engine.kvrec"):
+        raise BrokenPipeError
+    with pytest.raises(Failure, match=r"^engine.kvrec: no such device$"), reading("engine.kvrec"):
+        raise OSError(19, "no such device")
