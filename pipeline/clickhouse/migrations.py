@@ -155,10 +155,8 @@ class _Database:
                 )
 
     def _shards_of_cluster(self) -> int:
-        store, query = (
-            self._store,
-            "SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = {name:String}",
-        )
+        store = self._store
+        query = "SELECT uniqExact(shard_num) FROM system.clusters WHERE cluster = {name:String}"
         with store_unavailable(store):
             ((shards,),) = self._client.query(query, parameters={"name": store.cluster}).result_rows
         if not shards:

@@ -122,9 +122,9 @@ def _overview(topics: dict[str, Topic]) -> str:
 
 
 def _kept(topic: Topic) -> str:
-    days = f"{int(topic.config['retention.ms']) // DAY} days".replace("1 days", "a day")
-    size = _mebibytes(topic, "retention.bytes")
-    return f"{days}, {size}" if size else days
+    days = int(topic.config["retention.ms"]) // DAY
+    parts = ("a day" if days == 1 else f"{days} days", _mebibytes(topic, "retention.bytes"))
+    return ", ".join(filter(None, parts))
 
 
 def _mebibytes(topic: Topic, setting: str) -> str:
