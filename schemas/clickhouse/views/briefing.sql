@@ -1,9 +1,8 @@
--- Rows of `answer`, then of `findings`, for half of what both cost: `part` is `answer` or `finding`. Of the models named
--- (of all, if none is). In `answer` `finding` is the title, `action` the detail. What
--- each level of views below another costs is a tenth of a second of planning: nothing but `answer`, `findings` and
--- `advice` is built on this one, and what only it needs stands in it. The range before is read together with the range.
--- The last setting saves a tenth of a second of planning, too: ClickHouse would look for conditions that follow from
--- those joined by AND.
+-- Rows of `answer`, then of `findings`, for half of what both cost: `part` is `answer` or `finding`. Of the models
+-- named (of all, if none is). In `answer` `finding` is the title, `action` the detail. What each level of views below
+-- another costs is a tenth of a second of planning: nothing but `answer`, `findings` and `advice` is built on this one,
+-- and what only it needs stands in it. The range before is read together with the range. The last setting saves a tenth
+-- of a second of planning, too: ClickHouse would look for conditions that follow from those joined by AND.
 CREATE VIEW {database}.briefing AS
 WITH
     toIntervalSecond(dateDiff('second', {from}, {to}) + 1) AS length,

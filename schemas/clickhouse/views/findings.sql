@@ -1,7 +1,7 @@
--- All findings, by GPU-seconds an hour, or by tokens an hour where the rate of any is unknown (`ranked_by`). `tokens` is the figure of the range, `at_least` and `at_most` are its bounds. What is less
--- than a hundredth of the prefill is no finding, unless it says that figures are doubtful. A finding may count what
--- another one counts, too: either remedy saves it. The rate of a finding is the mean of its replicas', weighted by
--- their prefill.
+-- All findings, by GPU-seconds an hour, or by tokens an hour where the rate of any is unknown (`ranked_by`). `tokens`
+-- is the figure of the range, `at_least` and `at_most` are its bounds. What is less than a hundredth of the prefill is
+-- no finding, unless it says that figures are doubtful. A finding may count what another one counts, too: either remedy
+-- saves it. The rate of a finding is the mean of its replicas', weighted by their prefill.
 CREATE VIEW {database}.findings AS
 SELECT
     place, kind, model, hash_domain, replicas, subject, title AS finding, detail AS action,

@@ -90,11 +90,10 @@ SETTINGS join_use_nulls = 1;
 
 -- Per replica: prefill work done, what of it had been done before and who could have saved it, as shares of it, and the
 -- hit rates behind it. `prefill_tokens` are those filled, less what came from a lower tier or by transfer and what
--- decoding completed. `avoidable_tokens` are
--- those of the causes, but no more than `computed_tokens`: what the engine counted as computed for prompts, where all
--- ranks were scraped for nine tenths of the range. Where an engine keeps several KV-cache groups, those of the group that filled most tokens (of equal ones
--- the first): the others hold the same tokens once more. Where a replica had several hash domains in the range, its
--- hit rates stand at the last one.
+-- decoding completed. `avoidable_tokens` are those of the causes, but no more than `computed_tokens`: what the engine
+-- counted as computed for prompts, where all ranks were scraped for nine tenths of the range. Where an engine keeps
+-- several KV-cache groups, those of the group that filled most tokens (of equal ones the first): the others hold the
+-- same tokens once more. Where a replica had several hash domains in the range, its hit rates stand at the last one.
 CREATE VIEW {database}.hit_potential AS
 SELECT *
 FROM {database}.hit_potential_windows({range}, seconds = 10);

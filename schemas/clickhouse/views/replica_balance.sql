@@ -81,9 +81,10 @@ WHERE counts > 0;
 
 -- For each point of `step` seconds: tokens that a replica filled, beside what its engine counted of the same. Of the
 -- group as in hit_potential, where the engine counts what it computes: for prompts, transferred, reloaded from lower
--- tiers, generated. What is left over is filled less these: below zero what filled no whole block, above zero what
--- the engine does not count, such as what it computes again after a preemption. `claimed_tokens` are the fills whose cause
--- is `transferred`, `decoded_tokens` those whose cause is `generated`. `counted_seconds` are those between scrapes, of all ranks. NULL: not counted.
+-- tiers, generated. What is left over is filled less these: below zero what filled no whole block, above zero what the
+-- engine does not count, such as what it computes again after a preemption. `claimed_tokens` are the fills whose cause
+-- is `transferred`, `decoded_tokens` those whose cause is `generated`. `counted_seconds` are those between scrapes, of
+-- all ranks. NULL: not counted.
 CREATE VIEW {database}.replica_balance_series AS
 SELECT *
 FROM {database}.replica_balance_windows({range}, step = {step:UInt32}, seconds = {finest});
