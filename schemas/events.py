@@ -77,8 +77,8 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     size_bytes: Total = 0
     """Bytes of all n blocks together; 0: the publisher does not say."""
     links: bytes = b""
-    """n links (`schemas.hashing.content`): keyed hashes of what each block holds; only with
-    `connector.content_hashes`. Empty where the event has nothing to compute them from."""
+    """n links (`schemas.hashing.content`), packed like hashes: keyed hashes of what each block holds; only
+    with `connector.content_hashes`. Empty where the event has nothing to compute them from."""
     salt: Text | None = None
     """Keyed hash of the request's cache salt, 16 hexadecimal digits; only with `connector.forward_salts`.
     Engines share no block between salts. SGLang sends it with every store, vLLM only with that of a prompt's

@@ -65,8 +65,8 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     store_only: bool = False
     """The engine does not announce removals on this medium: filled blocks may be gone."""
     roots: bytes = b""
-    """For each fill (FILLED, GENERATED or RETURNED), the hash of the first block of its chain, zeros if
-    unknown; empty if it is unknown for all."""
+    """For each fill (FILLED, GENERATED or RETURNED), the packed hash of the first block of its chain, zeros
+    if unknown; empty if it is unknown for all."""
     depths: bytes = b""
     """For each fill, little-endian u16: blocks of the chain up to and including it, 65,535 at most;
     0 if its root is unknown. Empty if `roots` is."""
@@ -76,8 +76,8 @@ class ResidencyChanges(msgspec.Struct, omit_defaults=True, gc=False):
     """For each fill, little-endian u16: the number of its adapter in `loras`, from 1, or 0; empty
     if none has one."""
     ends: bytes = b""
-    """For each fill of a source that receives KV, or may, the hash of the last block of the run of its chain
-    that was stored at once. Zeros where it came alone; empty for other sources."""
+    """For each fill of a source that receives KV, or may, the packed hash of the last block of the run of its
+    chain that was stored at once. Zeros where it came alone; empty for other sources."""
 
 
 class SourceChanges(msgspec.Struct, omit_defaults=True, gc=False):
