@@ -16,8 +16,8 @@ under *Inspect*. Statements of alert rules are in
 [`alerting`](../deploy/grafana/provisioning/alerting/). Panels read the views `*_series`, which take the
 ten-second, minute or hour [tables](tables.md#views), whichever fits the range."""
 ALERT_RULES = """\
-A rule fires for each row whose value over so many minutes is above its bound for so many minutes. Its link
-leads to what to do."""
+A rule fires for each row whose value, over *Over* minutes, is above *Above* for *For* minutes. Its link leads
+to what to do."""
 
 
 def dashboards_page() -> bytes:
