@@ -70,7 +70,8 @@ class FleetFollower:
 def summed(rows: Iterable[Row]) -> Potential:
     """Add up rows of different windows, replicas and hash domains, as `hit_potential` does.
 
-    Of a replica with several KV-cache groups only the one that filled most tokens counts.
+    Of a replica with several KV-cache groups only the one that filled most tokens counts, of equal ones the
+    first.
     """
     groups: defaultdict[tuple[str, str], defaultdict[int, Potential]]
     groups = defaultdict(lambda: defaultdict(Potential))
@@ -84,7 +85,7 @@ def summed(rows: Iterable[Row]) -> Potential:
             group.needed = _added(group.needed, row.needed_hist)
     total = Potential()
     for each in groups.values():
-        largest = max(each.values(), key=lambda group: group.filled_tokens)
+        largest = max((each[number] for number in sorted(each)), key=lambda group: group.filled_tokens)
         total.blocks.update(largest.blocks)
         total.tokens.update(largest.tokens)
         total.needed = _added(total.needed, largest.needed)
