@@ -40,12 +40,12 @@ class PieceSplitter:
     """Splits records into pieces, and registers the sources and pools that they name."""
 
     def __init__(
-        self, sources: Sources, pools: PoolNames, comparing: HashComparison, *, horizon: float
+        self, sources: Sources, pools: PoolNames, comparison: HashComparison, *, horizon: float
     ) -> None:
         """Losses are remembered for `horizon` seconds."""
         self._sources = sources
         self._pools = pools
-        self._comparing = comparing
+        self._comparison = comparison
         self._horizon = horizon
 
     def pieces(self, record: ResidencyRecord) -> RecordPieces | None:
@@ -103,7 +103,7 @@ class PieceSplitter:
                 source.incarnation = said.incarnation
                 source.life += 1
             source.trust = _TRUST_NUMBERS[said.trust]
-            alone = self._comparing.is_alone(number, said)
+            alone = self._comparison.is_alone(number, said)
             unsure_until = source.unsure_until
             for part in said.changes:
                 if part.hashes:

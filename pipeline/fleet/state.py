@@ -89,12 +89,12 @@ class FleetState(State[ResidencyRecord, Cut]):
         self.names = names_in(head)
         self._open = OpenWindows(head, self.names, shard=shard, packed=base.tables)
         self._transfers = Transfers(head, base.tables, shard=shard, shards=shards)
-        self._comparing = HashComparison(settings.compare_after, head, base.tables)
+        self._comparison = HashComparison(settings.compare_after, head, base.tables)
         self._pools = PoolNames(self.names, self._open)
         self._splitter = PieceSplitter(
-            self.names.sources, self._pools, self._comparing, horizon=settings.horizon_seconds
+            self.names.sources, self._pools, self._comparison, horizon=settings.horizon_seconds
         )
-        self._hash_groups = HashGroups(shard, self._comparing, self.names.sources)
+        self._hash_groups = HashGroups(shard, self._comparison, self.names.sources)
         self._bases = Bases(head, self._tables, shard=shard)
         self.applying = 0
         self._progress = Progress(head.progress)
@@ -115,7 +115,7 @@ class FleetState(State[ResidencyRecord, Cut]):
             self.index.copied()
             | self._open.copied()
             | self._transfers.copied()
-            | self._comparing.copied()
+            | self._comparison.copied()
             | self._undecided.copied()
             | self._waiting.copied()
         )
@@ -200,7 +200,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         if due is not None:
             self.head.counted_to = max(self.head.counted_to, due.latest)
             self._follow(due.changes, due.pieces, offset)
-            self._comparing.match_first_blocks(due.changes, due.origins)
+            self._comparison.match_first_blocks(due.changes, due.origins)
 
     def apply_all(self, records: Sequence[tuple[int, ResidencyRecord]]) -> None:
         """Apply pairs of offset and record, one after the other."""
@@ -360,7 +360,7 @@ class FleetState(State[ResidencyRecord, Cut]):
         for source in gone:
             self._rows += self._open.forget(source.number)
             self._pools.forget(source.number)
-            self._comparing.forget(source.number)
+            self._comparison.forget(source.number)
             self._waiting.forget(source.number)
             clock.clears_of_source[source.number] = 0
             self.names.sources.forget(source)

@@ -14,21 +14,21 @@ _Said = tuple[str, str, str, int, int, int, str, int, bool]
 class HashGroups:
     """Remembers what the last rows recorded of each source."""
 
-    def __init__(self, shard: int, comparing: HashComparison, sources: Sources) -> None:
+    def __init__(self, shard: int, comparison: HashComparison, sources: Sources) -> None:
         self._shard = shard
-        self._comparing = comparing
+        self._comparison = comparison
         self._sources = sources
         self._said: dict[tuple[str, int], _Said] = {}
 
     def changed(self, version: int) -> list[Row]:
         """Return rows of the sources whose group or standing changed since the last call."""
-        if not self._comparing.changed:
+        if not self._comparison.changed:
             return []
-        self._comparing.changed = False
+        self._comparison.changed = False
         rows: list[Row] = []
         said: dict[tuple[str, int], _Said] = {}
         for name, source in self._sources.by_name.items():
-            standing = self._comparing.standings.get(source.number)
+            standing = self._comparison.standings.get(source.number)
             if standing is None:
                 continue
             said[name] = (
@@ -37,8 +37,8 @@ class HashGroups:
                 *name,
                 self._shard,
                 standing.incarnation,
-                self._comparing.group(source.number),
-                self._comparing.alike(source.number),
+                self._comparison.group(source.number),
+                self._comparison.alike(source.number),
                 standing.alone,
             )
             if said[name] != self._said.get(name):

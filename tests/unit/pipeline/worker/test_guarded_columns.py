@@ -58,7 +58,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     """Compiled functions that take columns of records, and their calls so far."""
     return {
         "follow": guard(monkeypatch, fleet_state, "follow", (7, 8)),
-        "meet": guard(monkeypatch, comparison, "_match", (3, 4)),
+        "match": guard(monkeypatch, comparison, "_match", (3, 4)),
         "unpack": guard(monkeypatch, waiting, "unpack", (0, 1)),
         "take_due": guard(monkeypatch, due, "_take_due", (1,)),
         "gather": guard(monkeypatch, due, "_gather", (1, 2)),
