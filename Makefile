@@ -57,15 +57,19 @@ BASE ?= HEAD
 test-changed: parts ## what guards the paths that differ from BASE (a revision), cases of the night too
 	$(VENV)/python -m tests.support.suite.changed $(BASE) $(HOW) $(ARGS)
 
-night: parts ## everything: all cases and seeds, a hundred faults, fuzz, real parts; hours (ARGS are for the cases)
-	@$(VENV)/python -m tests.support.suite.whole_night $(HOW) $(ARGS)
+night: parts fleet-parts ## everything: all cases and seeds, a hundred faults, fuzz, real parts; hours (ARGS are for the cases)
+	@$(VENV)/python -m tests.support.suite.whole_night $(HOW) -rs $(ARGS)
 
-# Names what this machine lacks in a line, and again at the end (-rs); runs the rest.
-test-fleet: venv ## real API server, Helm, brokers, ClickHouse; builds them once, twenty minutes of CPU
+# Names what this machine lacks in a line, and again at the end (-rs); the rest runs.
+.PHONY: fleet-parts
+fleet-parts: venv
 	@$(VENV)/python -m tests.fleet.real_parts
-	@$(VENV)/python -m tests.support.suite.compiled
 	@$(VENV)/python -m tests.fleet.clickhouse.library
-	$(VENV)/python -m pytest -rs --durations 20 --durations-min 1 tests/fleet $(ARGS)
+
+test-fleet: JOBS = 2
+test-fleet: fleet-parts ## real API server, Helm, brokers, ClickHouse; builds them once, twenty minutes of CPU
+	@$(VENV)/python -m tests.support.suite.compiled
+	$(PYTEST) -rs tests/fleet $(ARGS)
 
 live: venv ## real vLLM engines on the CPU, fetched once (3 GB each); ARGS="0.21.0 0.32.0" names versions
 	@$(VENV)/python -m tests.live.run $(ARGS)

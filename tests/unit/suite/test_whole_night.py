@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.suite import whole_night
-from tests.support.suite.changed import ELSEWHERE, is_below
+from tests.support.suite.changed import is_below
 from tests.support.suite.whole_night import CASES, NO_TESTS, ROOMS, Part, kept_here, night, notes_of, parts
 
 
@@ -91,7 +91,7 @@ def differ(changed: str, texts: Mapping[str, str] = TEXTS) -> set[str]:
 
 
 def test_a_change_to_the_product_or_to_what_all_tests_share_is_one_to_all_rooms() -> None:
-    everything = {*CASES, "tests/fuzz", ELSEWHERE}
+    everything = {*CASES, "tests/fuzz"}
     assert differ("pipeline/a.py") == differ("tests/conftest.py") == everything
     shared = {"tests/conftest.py": "import tests.simulation.play"}
     assert differ("tests/simulation/play.py", shared) == everything
@@ -104,7 +104,7 @@ def test_a_change_to_the_tests_of_a_room_is_one_to_it_and_to_who_imports_it() ->
 
 def test_each_part_has_notes_of_its_own(tmp_path: Path) -> None:
     named = parts(["-n", "2"], notes_of(FILES, tmp_path, lambda path: ""))
-    assert [*named] == [*CASES, "faults", "fuzz", "simulate", "test-fleet"]
+    assert [*named] == [*CASES, "faults", "fuzz", "simulate"]
     assert len({part.notes for part in named.values()}) == len(named)
     assert all(part.notes is None for part in parts([], {}).values())
     assert kept_here().keys() in (set(), ROOMS)
@@ -112,8 +112,7 @@ def test_each_part_has_notes_of_its_own(tmp_path: Path) -> None:
 
 def test_each_test_is_of_one_part() -> None:
     files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")]
-    rooms = [*CASES, ELSEWHERE]
-    assert {path: sum(is_below(path, part) for part in rooms) for path in files} == dict.fromkeys(files, 1)
+    assert {path: sum(is_below(path, part) for part in CASES) for path in files} == dict.fromkeys(files, 1)
 
 
 def test_cases_that_passed_are_left_out_the_next_time(tmp_path: Path) -> None:
