@@ -12,9 +12,8 @@ from pipeline.generated.pages.markdown import code, page, table
 CHANGES_FILE = Path(__file__).parents[3] / "tests" / "tiers.toml"
 INTRODUCTION = """\
 [Architecture](architecture.md#the-rooms) shows which step is where. `make test-changed BASE=main` runs the
-tests that guard the paths that differ from `main` (`tests/tiers.toml` names them for each row), cases of the
-night included, and those that mirror the room of each path; [contributing](contributing.md#tests) says what
-runs when."""
+tests of the rows whose paths differ from `main` (they are in `tests/tiers.toml`), cases of the night included,
+and those that mirror the room of each path. [What runs when](contributing.md#tests)."""
 
 
 class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
