@@ -44,8 +44,8 @@ class PoolNames:
         if pool is None:
             names = self._names
             space = names.spaces.of(said.hash_domain, said.model, part.group_idx)
-            bit = names.media.bit(part.medium, store_only=part.store_only)
-            gauge = self._open.gauge(space.number, part.medium)
+            bit, medium = names.media.of(part.medium, store_only=part.store_only)
+            gauge = self._open.gauge(space.number, medium)
             pool = known[key] = NamedPool(
                 space,
                 bit,

@@ -45,19 +45,22 @@ class Media:
         self.bits = bits
         bits.setdefault("gpu", 0)
 
-    def bit(self, medium: str, *, store_only: bool) -> int:
-        """Return the bit; all media from the eighth on, or from the sixth store-only one on, share one.
+    def of(self, medium: str, *, store_only: bool) -> tuple[int, str]:
+        """Return the bit, and the medium under whose name it counts.
 
-        A GPU is never store-only.
+        All media from the eighth on, or from the sixth store-only one on, share one bit and count as one, as
+        pairs do not tell them apart. A GPU is never store-only.
         """
         store_only = store_only and medium != "gpu"
-        name = f"{medium}/store-only" if store_only else medium
-        bit = self.bits.get(name)
+        suffix = "/store-only" if store_only else ""
+        bit = self.bits.get(medium + suffix)
         if bit is None:
             low, high = (STORE_ONLY_BIT, MEDIA_BITS - 1) if store_only else (0, STORE_ONLY_BIT - 1)
             taken = {bit for bit in self.bits.values() if low <= bit <= high}
-            bit = self.bits[name] = next((bit for bit in range(low, high) if bit not in taken), high)
-        return bit
+            bit = next((bit for bit in range(low, high) if bit not in taken), high)
+            self.bits[medium + suffix] = bit
+        first = next(name for name, of in self.bits.items() if of == bit)
+        return bit, first.removesuffix(suffix)
 
 
 @dataclass(slots=True, frozen=True)

@@ -23,6 +23,8 @@ def removals_announced(pool: ResidencyChanges) -> bool:
 
 RECEIVED_LATER = 2.0
 """Seconds after event time at which changes of a source that receives KV count."""
+TOLD_APART = {True: 8, False: 6}
+"""Media, by whether removals are announced: those that come later count as the last of these."""
 
 
 class Space(NamedTuple):
@@ -115,6 +117,8 @@ class ChangesInOrder:
     def __init__(self, horizon: float) -> None:
         self._horizon = horizon
         self._sources: dict[SourceId, _Source] = {}
+        self._media: dict[bool, list[str]] = {True: ["gpu"], False: []}
+        """Those that are told apart, in the order in which they came."""
 
     def of(self, record: ResidencyRecord, alone: Callable[[SourceId], bool]) -> list[Change]:
         """Return the changes of a record in the order of event time; equal times keep the record's order.
@@ -136,7 +140,7 @@ class ChangesInOrder:
                     said.incarnation,
                     source.session_number,
                     Space(said.hash_domain, said.model, pool.group_idx),
-                    pool.medium,
+                    self._medium(pool),
                     removals_announced(pool),
                     said.trust,
                     unsure_until,
@@ -169,6 +173,14 @@ class ChangesInOrder:
             self._sources[name].reached = order.reached
         changes.sort(key=_due)
         return changes
+
+    def _medium(self, pool: ResidencyChanges) -> str:
+        """Return the name under which the medium of these changes counts."""
+        announced = removals_announced(pool)
+        known = self._media[announced]
+        if pool.kinds and pool.medium not in known and len(known) < TOLD_APART[announced]:
+            known.append(pool.medium)
+        return pool.medium if pool.medium in known or not known else known[-1]
 
     def silent_since(self, before: float) -> list[SourceId]:
         """Return the sources without a change at this event time or later."""

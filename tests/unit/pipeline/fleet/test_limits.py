@@ -19,6 +19,7 @@ from schemas.fleet_rows import FillsRow, HotPrefixRow, RedundancyRow
 from schemas.residency import EVICTED, FILLED, ResidencyRecord
 from schemas.setting_rows import HashGroupRow
 from schemas.settings import Fleet
+from tests.support.fleet_recount import agree, compared, rows_of
 from tests.support.inputs.residency_records import record
 
 START = 1_800_000_000.0
@@ -104,6 +105,27 @@ def test_a_source_too_many_is_refused_and_a_chain_too_many_shares_the_last_name(
     lineages = [names.lineages.of(space, f"adapter{number}") for number in range(4)]
     assert lineages[2] is lineages[3]
     assert len(names.lineages.by_number) == 3
+
+
+@pytest.mark.parametrize(("store_only", "last"), [(False, "m6"), (True, "m5")])
+def test_media_beyond_those_that_are_told_apart_count_as_the_last_of_them(
+    store_only: bool, last: str
+) -> None:
+    """A block that is on two of them counts once, and leaves once; a state is loaded in between."""
+    media = [f"m{number}" for number in range(10)]
+    changed = [(0, FILLED, each) for each in media] + [(1, FILLED, "m9"), (1, FILLED, "m8")]
+    changed += [(0, EVICTED, "m9"), (0, EVICTED, "m8"), (1, EVICTED, "m8"), (1, EVICTED, "m9")]
+    records = []
+    for number, (source, kind, medium) in enumerate(changed):
+        records.append(record(source, kind, range(1, 4), START + 10 * number, medium=medium))
+        records[-1].sources[0].changes[0].store_only = store_only
+    rows = rows_of(records, Fleet(), killed=(13, 15))
+    agree(compared(records, rows, Fleet()), rows)
+    owners = {(row.medium, row.window.timestamp()): row for row in rows if isinstance(row, RedundancyRow)}
+    assert {medium for medium, _ in owners} == {*media[: media.index(last) + 1]}
+    assert owners[last, START + 110].owners_2 == 3
+    assert owners[last, START + 120].owners_1 == 3
+    assert owners[last, START + 150].physical_tokens == 0
 
 
 def test_names_of_lives_that_are_over_are_forgotten() -> None:
