@@ -131,8 +131,8 @@ def on_topics(role: Role) -> dict[str, list[str]]:
 def _apply(names: Mapping[str, str]) -> tuple[Right, ...]:
     rights = []
     for name in names.values():
-        rights.append(Right("topic", name, "Create", "makes it, if it is missing"))
-        rights.append(Right("topic", name, "Describe", "sees whether it exists"))
+        rights.append(Right("topic", name, "Create", "makes what is missing"))
+        rights.append(Right("topic", name, "Describe", "sees what is there"))
     return tuple(rights)
 
 
@@ -158,7 +158,7 @@ def _work(
     others = [name for name in names.values() if name not in seen]
     return (
         *used,
-        *(Right("topic", name, "Describe", "looks at every topic before it starts") for name in others),
+        *(Right("topic", name, "Describe", "looks at every topic first") for name in others),
         Right("group", group, "Read", "joins it and commits offsets"),
         *(
             Right("group", name, "Read", "commits how far choices are in the table")
@@ -184,7 +184,7 @@ def _rebuild(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right
     used = {"events", "residency", *(f"checkpoints_{agent}" for agent in groups)}
     others = [name for key, name in names.items() if key not in used]
     rights = [
-        *(Right("topic", name, "Describe", "looks at every topic before it starts") for name in others),
+        *(Right("topic", name, "Describe", "looks at every topic first") for name in others),
         Right("topic", names["events"], "Read", "looks how old its beginning is"),
         Right("topic", names["residency"], "Read", "sees whether the fleet agent has read all of it"),
         Right("topic", names["residency"], "Delete", "empties it"),
@@ -209,6 +209,6 @@ def _doctor(names: Mapping[str, str], groups: Mapping[str, str]) -> tuple[Right,
             if read
             else Right("topic", name, "Describe", "asks where it ends")
         )
-        rights.append(Right("topic", name, "DescribeConfigs", "compares its configuration"))
+        rights.append(Right("topic", name, "DescribeConfigs", "compares its settings"))
     rights += [Right("group", name, "Describe", "asks for members and offsets") for name in groups.values()]
     return tuple(rights)

@@ -14,21 +14,16 @@ INTRODUCTION = """\
 If your brokers check access, give each process a user and these rights, from any host (`*`). In the names,
 `kvlens` is `kafka.topic_prefix` (topics) and `kafka.group` (groups, transactional ids).
 
-- Read and Write include Describe, so Describe stands only where neither does.
+- Read and Write include Describe.
 - A worker that runs both agents (`worker.agents = "both"`, the default) needs the rights of both.
 - Brokers before 3.0 also want IdempotentWrite on the cluster from `kvlens connect`.
 - `kvlens topics copy --from old` copies the log of the topics with the prefix `old`.
 - `kvlens doctor` shows how far `lmcache.topic` is read, with Describe on it and on `lmcache.group`. With Read
   on `kvlens.residency.v1` and `kvlens.choices.v1` it counts what waits there; else it says "up to".
-- `kvlens topics list` needs Describe on the topics, `kvlens migrate` nothing, and `kvlens serve` the
-  doctor's rights for the doctor's findings."""
+- `kvlens topics list` needs Describe on the topics, `kvlens migrate` nothing, and `kvlens serve` the doctor's
+  rights, for its findings."""
 PLAIN = ("reads it", "writes it")
 """Reasons that the operation says already."""
-
-BY_TOOL = """\
-## Granting them
-
-With Kafka's own tool, for example:"""
 
 MISSING = """\
 ## When a right is missing
@@ -38,10 +33,13 @@ Every process asks the broker what it may do before it begins, and names the fir
 wait for the right, say so once a minute, and go on without a restart. `kvlens verify`, `topics` and `state`
 end with that line, and `kvlens doctor` makes a finding of it. If the right is lost while they run:
 
-- a worker ends with code 69 or 75 and a line that names it, and its next start waits; a command ends with
-  that line;
+- a worker or a command ends with that line (a worker with code 69 or 75, and its next start waits);
 - `kvlens connect` without Write on the events topic keeps records in memory and logs `publish_failed`, as it
-  does when Kafka is away."""
+  does when Kafka is away.
+
+## Granting them
+
+With Kafka's own tool, for example:"""
 
 
 def acls_page() -> bytes:
@@ -52,15 +50,13 @@ def acls_page() -> bytes:
     further = copying(load_topics(), "old", **names), reading_reports("lmcache-cache-events", Lmcache().group)
     for role in (*found, *further):
         blocks += [f"## {role.command}", _rights(role)]
-    [connect] = [role for role in found if role.command == "kvlens connect"]
-    commands = "\n".join(_command(name, operations) for name, operations in on_topics(connect).items())
+    [connect] = [on_topics(role) for role in found if role.command == "kvlens connect"]
     return page(
         "Kafka rights",
         "`pipeline/kafka/rights.py` and `schemas/topics.toml`",
         *blocks,
         MISSING,
-        BY_TOOL,
-        fenced("sh", commands),
+        fenced("sh", _command(list(connect), *connect.values())),
     )
 
 
@@ -84,8 +80,10 @@ def _several(named: str, names: Sequence[str]) -> str:
     return f"{named}s" if len(names) > 1 and named in ("topic", "group") else named
 
 
-def _command(topic: str, operations: Sequence[str]) -> str:
+def _command(topics: Sequence[str], operations: Sequence[str], *others: Sequence[str]) -> str:
+    assert all(other == operations for other in others), "one command is for topics with the same rights"
     return (
         "kafka-acls.sh --bootstrap-server kafka-1:9092 --add --allow-principal User:kvlens-connect"
-        f"{''.join(f' --operation {each}' for each in operations)} --topic {topic}"
+        f"{''.join(f' --operation {each}' for each in operations)}"
+        f"{''.join(f' --topic {each}' for each in topics)}"
     )
