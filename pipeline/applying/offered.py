@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from schemas.events import LATEST
+
 
 class Offered(NamedTuple):
     """A record of the log as it came."""
@@ -17,7 +19,7 @@ class Offered(NamedTuple):
     headers: Sequence[tuple[str, bytes]] = ()
     key: bytes | None = None
     written_at: float = 0.0
-    """The broker's time of it, in seconds since the epoch; 0 or less where it has none."""
+    """The log's time of it, in seconds since the epoch, LATEST at most; 0 or less where it has none."""
 
 
 def offered(records: Sequence[Any]) -> list[Offered]:
@@ -25,7 +27,9 @@ def offered(records: Sequence[Any]) -> list[Offered]:
     if not records:
         return []
     offsets, values, headers, keys, times = zip(*map(_fields, records), strict=True)
-    return [*map(Offered, offsets, values, headers, keys, (np.array(times) / 1000).tolist())]
+    # Where the log takes the times of producers, any number may come.
+    written = np.minimum(np.array(times) / 1000, LATEST).tolist()
+    return [*map(Offered, offsets, values, headers, keys, written)]
 
 
 _fields = attrgetter("offset", "value", "headers", "key", "timestamp")
