@@ -110,6 +110,7 @@ class Readers:
         assert tab.page.locator(".note.problem").count() == 0
         answer = " ".join(tab.page.locator("#fleet-answer").inner_text().split())
         tab.shot(f"zone-{self.zone.replace('/', '-')}")
+        tab.page.close()  # or it asks on when the fleet has stopped
         self.say(f"page: {answer[:200]}")
         assert re.search(r"\d %", answer)
 
