@@ -49,9 +49,9 @@ ANSWER = Panel(
     title="The answer",
     description="Prefill you could avoid: tokens that some replica held, or had filled before, of all that "
     "did not come from a lower tier or by transfer; an upper bound. Hit rate: as the engines count it, and "
-    "at most. Biggest lever: the first finding below that saves prefill, with the change of the prefill "
-    "whose cause it removes. Data: streams known from their first batch on, and how old the newest rows "
-    "are. Changes are against the preceding range of equal length.",
+    "at most. Biggest lever: the first finding below that saves prefill; its change is that of the prefill "
+    "whose cause it removes. Data: streams known from their first batch on, and the age of the newest rows. "
+    "Changes are against the preceding range of equal length.",
     unit="tokens",
     kind="answer",
     width=24,

@@ -40,8 +40,8 @@ CAUSES_EXPLAINED = (
     "routing: another replica held the block; capacity: the engine had evicted it within the "
     "horizon; routing or capacity: both; warm-up: a clear or restart took it; receivers only: "
     "only replicas that receive KV hold it or had evicted it; cold: new to the fleet within the "
-    "horizon; unknown: the history is incomplete. No prefill: lower tier (it came back from there), "
-    "transferred (another engine or a store sent it), generated (decoding completed it); see docs/figures.md."
+    "horizon; unknown: the history is incomplete. No prefill: lower tier (it came from there), "
+    "transferred (from another engine or a store), generated (decoding completed it); see docs/figures.md."
 )
 
 

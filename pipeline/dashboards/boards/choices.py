@@ -40,10 +40,10 @@ ORDER BY time"""
 SHARES = Panel(
     id="model-choices",
     title="Routers' choices and hit potential",
-    description="Not the best match: choices of a replica without the longest match, as a share "
-    "of those judged; the router may have had reasons, such as load. Tokens lost: by how much chosen matches "
-    "were shorter than the longest, as a share of the longest. Index stale: judged by an index behind the "
-    "log. Routing: the share of the prefill for which another replica held the blocks.",
+    description="Not the best match: choices of a replica without the longest match, as a share of those "
+    "judged; the router may have had reasons, such as load. Tokens lost: by how much chosen matches were "
+    "shorter than the longest, as a share of these. Index stale: judged by an index behind the log. Routing: "
+    "the share of the prefill for which another replica held the blocks.",
     unit="share",
     kind="timeseries",
     width=12,
@@ -70,10 +70,10 @@ SHARES = Panel(
 TOKENS = Panel(
     id="model-choices-tokens",
     title="Tokens lost by routers' choices",
-    description="Tokens per second by which chosen matches were shorter than the longest ones that an index "
-    "knew when the choices were posted. Beside them: the prefill for which another replica held the blocks. "
-    "They differ where a prompt was filled before its choice was posted, where requests fill the same blocks "
-    "at the same time, and where choices are missing.",
+    description="Tokens by which chosen matches were shorter than the longest ones that an index knew when "
+    "the choices were posted, and the prefill for which another replica held the blocks. They differ where a "
+    "prompt was filled before its choice was posted, where requests fill the same blocks at the same time, "
+    "and where choices are missing.",
     unit="tokens/s",
     kind="timeseries",
     width=12,

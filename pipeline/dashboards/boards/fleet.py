@@ -38,7 +38,7 @@ SOURCES_NOW = Panel(
     title="Event streams",
     description="Streams with data in the last minute of the range: complete (seen from the engine's first "
     "batch or since a clear), partial (kvlens started after the engine), degraded (batches or events are "
-    "lost for good), never heard (configured, but its engine has sent no batch yet). Exact.",
+    "lost for good), never heard (its engine has sent no batch yet). Exact.",
     unit="sources",
     kind="stat",
     width=12,
@@ -63,9 +63,9 @@ GPU_FULL = Panel(
     id="fleet-gpu-full",
     title="GPU cache in use",
     description="How much of the room for KV cache holds a cached prefix, over the ranks whose engine "
-    "reports its capacity, weighted by the tokens that each has room for. Engines keep cached blocks until "
-    "they need the room, so a busy fleet is close to 100 %. Exact where streams are complete; a rank with "
-    "more blocks than it has room for counts as full (GPU cache in use by replica, on the board Model).",
+    "reports its capacity, weighted by their tokens. Engines keep cached blocks until they need the room, so "
+    "a busy fleet is close to 100 %. Exact where streams are complete; a rank with more blocks than it has "
+    "room for counts as full (GPU cache in use by replica, on the board Model).",
     unit="share",
     kind="stat",
     width=12,
@@ -104,8 +104,8 @@ FRESHNESS = Panel(
     id="fleet-freshness",
     title="Data freshness",
     description="How far the newest window of any source is behind the end of the range. More than half a "
-    "minute: engines, connector, Kafka or worker have stopped (board Pipeline health). Without rows of the "
-    "last half hour, they are at least this old.",
+    "minute: engines, connector, Kafka or worker have stopped. Without rows of the last half hour, they are "
+    "at least this old.",
     unit="seconds",
     kind="stat",
     width=12,
@@ -119,10 +119,10 @@ WHERE {MODELS}""",
 )
 
 HELD_EXPLAINED = (
-    "≤: an upper bound, as a hybrid engine or a tier does not say what leaves, or more was "
-    "counted than there is room for. ≥: a lower bound, as an engine announced prompts again "
-    "since its last clear. ≈: both. No figure, or as far as known: an engine does not say how "
-    "many tokens a block of its tier has."
+    "≤: at most, as a hybrid engine or a tier does not say what leaves, or more was counted "
+    "than there is room for. ≥: at least, as an engine announced prompts again since its last "
+    "clear. ≈: both. No figure, or as far as known: an engine does not say how many tokens a "
+    "block has."
 )
 OCCUPANCY = Panel(
     id="fleet-occupancy",
@@ -140,9 +140,8 @@ OCCUPANCY = Panel(
 EVICTION = Panel(
     id="fleet-eviction",
     title="Evicted tokens by model",
-    description="Tokens of blocks whose last copy left a medium because the engine needed the "
-    "room. Clears and "
-    f"restarts do not count. The {TOP} models that lose most, and all others together.",
+    description="Tokens of blocks whose last copy left a medium because the engine needed the room, not by "
+    f"clears and restarts. The {TOP} models that lose most, and all others together.",
     unit="tokens/s",
     kind="timeseries",
     named_by="series",
@@ -153,9 +152,8 @@ EVICTION = Panel(
 TRUST = Panel(
     id="fleet-trust",
     title="Completeness of the data",
-    description="Event streams by trust. Complete ones are exact; a partial one counts too little until "
-    "the engine clears its cache or restarts; a degraded one may count too much or too little; of one "
-    "never heard nothing is counted.",
+    description="Event streams by trust. Complete: exact; partial: counts too little until the engine "
+    "clears its cache or restarts; degraded: may count too much or too little; never heard: counts nothing.",
     unit="sources",
     kind="stacked",
     named_by="trust",
@@ -186,7 +184,7 @@ HIT_RATES = Panel(
     description="Actual: hits over queries as the engines count them. More cache: if each replica had kept "
     "what it lost, by eviction, clear or restart. And better routing: if requests had found every block that "
     "any replica holds or lost within the horizon. The last two are upper bounds (docs/figures.md). The "
-    f"{TOP} models with most queries, and all others together. Empty if kvlens reads no engine's metrics.",
+    f"{TOP} models with most queries, and all others together. Empty without engines' metrics.",
     unit="share",
     kind="bar",
     width=8,
@@ -220,8 +218,8 @@ REDUNDANCY = Panel(
     id="fleet-redundancy",
     title="Blocks by number of replicas that hold them",
     description="Distinct GPU blocks, by how many replicas hold a copy; where both some that receive KV and "
-    "others do, one less: a transfer needs that copy. Many owners of hot prefixes are good; many owners of "
-    "everything: routing spreads work that one replica could serve.",
+    "others do, one less: a transfer needs that copy. Many owners are good for hot prefixes; of everything: "
+    "routing spreads work that one replica could serve.",
     unit="blocks",
     kind="stacked",
     sql=f"""
@@ -244,14 +242,11 @@ REPLICAS = Panel(
     id="fleet-replicas",
     title="Replicas",
     description="Every replica in the range, those with most avoidable prefill first, and what would have "
-    "avoided it, as shares of the prefill that add up to 100: routing alone, capacity alone, "
-    "either of them, receivers only (just replicas that receive KV hold it or had evicted "
-    "it), cold (new to the fleet), unknown (the history is incomplete). Lower tier, "
-    "transferred and generated are no prefill. Avoidable is no more than what the engine "
-    "counts as computed, which may be less than the shares say. Unknown until: fills until then "
-    "may be of unknown cause, as the stream was incomplete within the hour "
-    "(`fleet.horizon_seconds`) before the end of the range. No figures: it filled nothing; "
-    "never heard: it has sent no batch yet.",
+    "avoided it, as shares of the prefill that add up to 100, as in Fills by avoidable cause. Avoidable is "
+    "no more than what the engine counts as computed, which may be less than the shares say. "
+    "Unknown until: fills until then may be of unknown cause, as the stream was incomplete within "
+    "the hour (`fleet.horizon_seconds`) before the end of the range. No figures: it filled "
+    "nothing; never heard: it has sent no batch yet.",
     unit="tokens",
     kind="table",
     width=24,
@@ -313,10 +308,9 @@ HOT_PREFIXES = Panel(
     description=f"Prompts that begin alike, by the hash of their first block: the {TOP} with most copies "
     f"beyond the first at any time, and the {TOP} with most tokens filled again although some "
     "replica has or had them (% of refills: of all in the hash domain). Names: `[[prefixes]]`. "
-    "Route duplicated prefixes to fewer replicas; keep refilled ones cached, or send their "
-    "requests to where they are: the index names the replicas. Most replicas: at a time. Blocks "
-    "deep: up to the last block shared or filled again. Lower bounds; minutes and hours keep "
-    "the 100 with most of each.",
+    "Route duplicated ones to fewer replicas; keep refilled ones cached, or send their requests "
+    "to the replicas that the index names. Most replicas: at a time. Blocks deep: up to the last "
+    "block shared or filled again. Lower bounds; minutes and hours keep the 100 with most of each.",
     unit="tokens",
     kind="table",
     width=24,

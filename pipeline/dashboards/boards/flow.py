@@ -58,8 +58,8 @@ FLOW = Panel(
     description="Tokens of prompts that were found on the GPU, as engines whose metrics kvlens reads count "
     "them, or filled: from a lower tier, by transfer, or computed (prefill), by why that was needed. You "
     "could avoid, at most, what another replica had, was evicted or was lost by a restart or clear. Left "
-    "out: what fills no whole block, so the share that was found may be above the hit rate, and what "
-    "decoding generated (docs/figures.md).",
+    "out: what fills no whole block (so the share found may exceed the hit rate), and what decoding "
+    "generated (docs/figures.md).",
     unit="tokens",
     kind="flow",
     width=24,

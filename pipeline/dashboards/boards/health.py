@@ -71,7 +71,7 @@ LAG = Panel(
     id="health-lag",
     title="Ingest latency",
     description="Largest time from publication of a live batch to its receipt, over all streams: the "
-    "network plus the difference between the clocks.",
+    "network and the difference of the clocks.",
     unit="seconds",
     kind="timeseries",
     sql=f"""
@@ -85,8 +85,8 @@ ORDER BY time""",
 UNDECODABLE = Panel(
     id="health-undecodable",
     title="Undecodable events",
-    description="Events, or whole frames, skipped because kvlens could not decode them. Their "
-    f"streams are degraded from then on. The {TOP} models with most, and all others together.",
+    description="Events, or whole frames, that kvlens could not decode. Their streams are degraded from "
+    f"then on. The {TOP} models with most, and all others together.",
     unit="events/s",
     kind="timeseries",
     named_by="series",
@@ -98,7 +98,7 @@ STREAMS = Panel(
     id="health-streams",
     empty="No stream has a problem in this range.",
     title="Streams with problems",
-    description="Streams that lost batches or events in the range, or are not complete at its end; the worst "
+    description="Streams that lost batches or events in the range, or are not complete at its end; worst "
     "first.",
     unit="batches",
     kind="table",
@@ -130,7 +130,7 @@ HASHES = Panel(
     "of both keeps coming back to first blocks. Their fills count as unknown: what routing loses there does "
     "not show. Give all replicas the same hash algorithm and PYTHONHASHSEED, or those that differ their own "
     "`hash_scheme`. Normal if you route by session and prompts have nothing in common: set "
-    "`fleet.compare_after = 0`. `kvlens doctor` also names groups. The present state, whatever the range.",
+    "`fleet.compare_after = 0`. `kvlens doctor` names groups, too. The present state, whatever the range.",
     unit="sources",
     kind="table",
     width=24,

@@ -74,7 +74,7 @@ def _lanes(
     return Panel(
         id=id,
         title=title,
-        description=f"{description} Worst on top, {MOST_LANES} replicas at most; stronger colour is worse.",
+        description=f"{description} Worst on top, {MOST_LANES} at most; stronger is worse.",
         unit="share",
         kind="lanes",
         width=8,

@@ -35,9 +35,9 @@ CAPACITY_GAIN = Panel(
     id="model-capacity-gain",
     title="What more cache would save",
     description="At least this share of the prefill would have been hits if every replica had this many "
-    "more tokens of cache. Beyond the knee more cache saves less than before. At most: what was filled again "
-    "after an eviction, and what is of unknown cause; of hybrid engines only this is known. Bytes need the "
-    f"model's `kv_bytes_per_token`. Leaves out what saves less than 1 %. The {TOP} models with most prefill.",
+    "more tokens of cache. Beyond the knee more cache saves less. At most: what was filled again after an "
+    "eviction, and what is of unknown cause; of hybrid engines only this is known. Bytes need the model's "
+    f"`kv_bytes_per_token`. Leaves out what saves less than 1 %. The {TOP} models with most prefill.",
     unit="share",
     kind="curve",
     width=12,
@@ -120,8 +120,8 @@ ORDER BY time, bucket"""
 LIFETIMES = Panel(
     id="model-lifetimes",
     title="Lifetime of evicted blocks",
-    description="Distinct evicted blocks, by how long they had been resident. Short lifetimes under "
-    "pressure mean that the cache turns over before prefixes come again.",
+    description="Distinct evicted blocks, by how long they had been resident. Short under pressure: the "
+    "cache turns over before prefixes come again.",
     unit="seconds",
     kind="heatmap",
     width=12,
@@ -132,7 +132,7 @@ REGRET = Panel(
     id="model-regret",
     title="Time from eviction to re-use",
     description="Blocks filled again after an eviction, here or on another replica, by the time between. "
-    "Slightly more cache would have kept those low on this panel.",
+    "Slightly more cache would have kept the low ones.",
     unit="seconds",
     kind="heatmap",
     width=12,
@@ -145,8 +145,7 @@ FULLNESS = Panel(
     id="model-fullness",
     title="GPU cache in use by replica",
     description=f"Cached entries as a share of the capacity, for the {TOP} fullest replicas that report one "
-    "and all others together. Red, above 100 %: more blocks are counted than the engine has, as removals are "
-    "missing (drift).",
+    "and all others together. Red, above 100 %: removals are missing (drift).",
     unit="share",
     kind="timeseries",
     width=12,

@@ -15,8 +15,8 @@ LOST_CAUSES = {
 }
 """{what would have avoided it: causes of `prefill_costs`}."""
 RATES = (
-    "The rate, GPU-seconds per token, is measured by the engines' own counters, else assumed from "
-    "`[[models]]`. Estimates tend to be high (docs/figures.md)."
+    "GPU-seconds per token are measured by the engines' counters, else assumed from `[[models]]`. "
+    "Estimates tend to be high (docs/figures.md)."
 )
 NO_RATE = (
     "No rate is known: give `gpus_per_replica` in `[[models]]`, and `metrics_url` of the replicas or "
@@ -38,8 +38,7 @@ GPUS_LOST = Panel(
     id="fleet-gpus-lost",
     title="GPUs busy with avoidable prefill",
     description="GPUs (GPU-seconds per second) spent on what some replica had computed before, by what "
-    f"would have avoided it, and by whether the rate is measured or assumed (paler). {RATES} Replicas "
-    "without a rate are left out.",
+    f"would have avoided it; paler: at an assumed rate. {RATES} Replicas without a rate are left out.",
     unit="GPUs",
     kind="stacked",
     named_by="avoided_by",
@@ -65,9 +64,9 @@ COSTS = Panel(
     id="fleet-costs",
     title="What prefill cost, and what caches saved",
     description=f"GPU-hours and money of the range, by model and tenant: the {TOP} that lost most. Lost: "
-    "computed although some replica had computed it before. Saved: found on the GPU, by the engines' own "
-    f"counters, or fetched from a lower tier. {RATES} Tokens without a rate or a price are left out; the "
-    "last column but one has their share.",
+    "some replica had computed it before. Saved: found on the GPU, by the engines' counters, or fetched from "
+    f"a lower tier. {RATES} Tokens without a rate or a price are left out; the last column but one has "
+    "their share.",
     unit="GPU-hours",
     kind="table",
     width=24,

@@ -11,8 +11,8 @@ from pipeline.dashboards.queries import CHOSEN, SERIES, tokens_by_medium
 OCCUPANCY = Panel(
     id="replica-occupancy",
     title="Cached tokens by medium",
-    description="Distinct resident tokens of the chosen replicas, by medium. A drop to zero is a clear or "
-    f"a restart. {HELD_EXPLAINED}",
+    description="Distinct resident tokens of the chosen replicas. A drop to zero is a clear or a restart. "
+    f"{HELD_EXPLAINED}",
     unit="tokens",
     kind="stacked",
     width=12,
@@ -26,8 +26,8 @@ GPU_BLOCKS = Panel(
     title="GPU blocks against capacity",
     description="Physical blocks on the GPU that hold a cached prefix (in use), how many of them differ "
     "(distinct), and the capacity that the engine reports. Beyond capacity: blocks counted without room, as "
-    "removals are missing (drift); in use and distinct leave them out. Where a prompt was announced again "
-    "since the last clear, these are lower bounds (`at_least`).",
+    "removals are missing (drift); in use and distinct leave them out, and are lower bounds where a prompt "
+    "was announced again since the last clear (`at_least`).",
     unit="blocks",
     kind="timeseries",
     width=12,
@@ -77,9 +77,7 @@ ORDER BY time, series""",
 FLOW = Panel(
     id="replica-flow",
     title="Stored, evicted, cleared",
-    description="Blocks per second: copies stored, distinct blocks evicted for room, copies lost "
-    "by a clear or "
-    "restart.",
+    description="Copies stored, distinct blocks evicted for room, copies lost by a clear or restart.",
     unit="blocks/s",
     kind="timeseries",
     width=12,
@@ -99,10 +97,10 @@ ORDER BY time""",
 BALANCE = Panel(
     id="replica-balance",
     title="What filled the cache, and what the engine counted",
-    description="Tokens filled in the range, beside what the engine's own counters say of them: computed "
-    "for prompts, transferred, reloaded from lower tiers, generated; empty: it has no such counter. Left "
-    "over: below zero what filled no whole block, above zero what the engine does not count, such as what "
-    "it computes again after a preemption. Transferred and generated, by events: fills taken for these.",
+    description="Tokens filled in the range, beside what the engine's counters say of them: computed for "
+    "prompts, transferred, reloaded from lower tiers, generated; empty: it has no such counter. Left over: "
+    "below zero what filled no whole block, above zero what the engine does not count, such as what it "
+    "computes again after a preemption. Transferred and generated, by events: fills taken for these.",
     unit="tokens",
     kind="table",
     width=24,
@@ -150,8 +148,8 @@ USES = Panel(
     id="replica-uses",
     title="Objects stored and used",
     description="Objects per second on LMCache's tiers: stored, accessed, and of these the hits. An access "
-    "of most storage is a hit; those of memory are not counted as hits, as requests also touch it when they "
-    "end (docs/figures.md, Objects).",
+    "of most storage is a hit, one of memory is not, as requests also touch it when they end "
+    "(docs/figures.md, Objects).",
     unit="blocks/s",
     kind="timeseries",
     width=12,
@@ -172,8 +170,7 @@ SESSIONS = Panel(
     id="replica-lives",
     title="Engine sessions",
     description="Every session of an engine process that kvlens saw, newest first, and how it ended. "
-    "Events as: how the engine writes its events (docs/engines.md). First and last batch: by the engine's "
-    "own numbers.",
+    "Events as: how the engine writes them (docs/engines.md). First and last batch: by its own numbers.",
     unit="sources",
     kind="table",
     width=24,

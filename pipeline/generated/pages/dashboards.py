@@ -11,10 +11,9 @@ INTRODUCTION = """\
 What each panel of [the page](page.md) and of [Grafana](grafana.md) means.
 [Reading the figures](reading.md#which-figure-answers-which-question) says which panel answers which question.
 
-**SQL.** A panel's menu on the page shows its statement, with the chosen range filled in; Grafana shows it
-under *Inspect*. Statements of alert rules are in
-[`alerting`](../deploy/grafana/provisioning/alerting/). Panels read the views `*_series`, which take the
-ten-second, minute or hour [tables](tables.md#views), whichever fits the range."""
+**SQL.** A panel's menu on the page shows its statement, Grafana shows it under *Inspect*. Those of alert rules
+are in [`alerting`](../deploy/grafana/provisioning/alerting/). Panels read the [views](tables.md#views)
+`*_series`."""
 ALERT_RULES = """\
 A rule fires for each row whose value, over *Over* minutes, is above *Above* for *For* minutes. Its link leads
 to what to do."""
