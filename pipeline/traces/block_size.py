@@ -84,7 +84,7 @@ def chosen(found: Bounds) -> int | None:
     if found.greatest is None:
         return None
     for sizes in (
-        [1 << k for k in range(41) if found.hold(1 << k)],
+        [1 << k for k in range(32) if found.hold(1 << k)],
         [16 * k for k in range(-(-found.least // 16), min(found.greatest // 16, found.least // 16 + 2) + 1)],
     ):
         if len(sizes) == 1:

@@ -10,7 +10,8 @@ import msgspec
 
 from pipeline.traces.trace import BadField, HashId
 
-_MAX_TOKENS = 1 << 40
+_MAX_TOKENS = (1 << 32) - 1
+"""As many as a change of residency can count."""
 _NUMBER = re.compile(r"\d{1,20}(\.0*)?")
 _MAX_DIGITS = 4000
 """Python makes no number of a text that has some more."""
@@ -89,7 +90,7 @@ def _hash_id(value: Any, name: str) -> HashId:
 def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

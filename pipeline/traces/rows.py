@@ -38,7 +38,7 @@ def rows(path: Path) -> Iterator[Row]:
         with unzipped(path) as raw:
             text = io.TextIOWrapper(raw, encoding=encoding_of(beginning), newline=None)
             yield from _json_rows(path, text, line) if is_json(beginning) else _csv_rows(text, line)
-    except (msgspec.DecodeError, UnicodeDecodeError, csv.Error) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(path, f"line {line[0]}", f"not a trace request: {error}") from error
     except (EOFError, zlib.error) as error:
         raise TraceError(path, f"line {line[0] + 1}", f"the file is damaged: {error}") from error

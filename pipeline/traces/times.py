@@ -18,6 +18,7 @@ UNITS = {
 _LATEST = 4e18
 _NUMBER = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
 _FRACTION = re.compile(r"\.(\d+)")
+_ZONE = re.compile(r"\s*([+-]\d\d):?(\d\d)?$")
 _BY_SIZE = (("s", 1e9), ("ms", 1e12), ("us", 1e15), ("ns", 1e18))
 """Units, and their numbers since 1970 in 2001; up to four times as many, in 2096, are recognised."""
 
@@ -26,21 +27,22 @@ def moment(value: Any, name: str) -> float | datetime:
     """Return a time as the file has it: a number of some unit, or a date. Raises BadField."""
     if isinstance(value, str):
         text = value.strip()
-        number = float(text) if _NUMBER.fullmatch(text) else _date(text)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        number = float(value)
-    else:
-        number = None
-    if number is None or (isinstance(number, float) and not 0 <= number <= _LATEST):
-        raise BadField(f"{name} is no time: neither a number nor a date")
-    return number
+        value = float(text) if _NUMBER.fullmatch(text) else _date(text)
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _LATEST:
+        return float(value)
+    raise BadField(f"{name} is no time: neither a number nor a date")
 
 
 def _date(text: str) -> datetime | None:
     """Read ISO 8601, or with a blank in place of the T; without a zone it is UTC."""
-    shortened = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", text, count=1)
+    # Python 3.10 reads fractions of three or six digits only, and zones only as +HH:MM.
+    text = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", text, count=1).replace("Z", "+00:00")
+    if ":" in text:
+        text = _ZONE.sub(lambda found: f"{found[1]}:{found[2] or '00'}", text)
     try:
-        read = datetime.fromisoformat(shortened.replace("Z", "+00:00"))
+        read = datetime.fromisoformat(text)
     except ValueError:
         return None
     return read if read.tzinfo else read.replace(tzinfo=timezone.utc)

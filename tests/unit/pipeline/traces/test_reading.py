@@ -49,9 +49,12 @@ def line(timestamp: object = 5, length: object = 700, ids: object = (1, 2)) -> s
         (line(timestamp=float("nan")), "malformed"),
         (line(timestamp=1e300), "timestamp"),
         (line(timestamp=-1), "timestamp"),
+        (line(timestamp=10**400), "timestamp"),
+        ('{"timestamp": ' + "[" * 100_000 + "]" * 100_000 + "}\n", "maximum recursion depth"),
         (line(length=-1), "input_length"),
         (line(length=True), "input_length"),
         (line(length=700.5), "input_length"),
+        (line(length=2**32), "input_length"),
         (line(ids=None), "hash_ids"),
         (line(ids="12"), "hash_ids"),
         (line(ids=[1.5]), r"hash_ids\[0\]"),
@@ -162,6 +165,8 @@ def test_hexadecimal_ids_are_texts(read: Read) -> None:
         ([1764000000000000, 1764000030000000], 30, "in microseconds since 1970 (by their size)"),
         (["1764000000000000000", "1764000030000000000"], 30, "in nanoseconds since 1970 (by their size)"),
         (["2023-11-16 18:15:46.6805900", "2023-11-16T18:15:50.680590+00:00"], 4, "dates"),
+        (["2023-11-16 18:15:46.68+00", "2023-11-16 20:15:50.68 +0200"], 4, "dates"),
+        (["2023-11-16", "2023-11-16T05:00Z"], 18_000, "dates"),
     ],
 )
 def test_units_of_time(times: list[object], seconds: float, said: str, tmp_path: Path) -> None:
