@@ -84,7 +84,7 @@ class Recovery:
         waited = bool(backlog)
         for message in messages:
             if not backlog.add(message):
-                self._leave_out("backlog")
+                self._log.counts.left_out["backlog"] += 1
                 self._ask_for(Need.MISSING)
         self._go_on(now)
         if backlog and not waited:
@@ -108,7 +108,7 @@ class Recovery:
             if (request := self._in_flight) is None or request.over:
                 return
             if not request.accepts(seq):
-                self._leave_out("disordered")
+                self._log.counts.left_out["disordered"] += 1
                 continue
             message = Message(seq, fingerprint_of(payload), payload, now)
             self._keeps_batches = True
@@ -145,6 +145,10 @@ class Recovery:
         self._standing = self._standing_of_position()
         self._confirmed_arrivals = 0
         self.holding = bool(self._backlog) or self._standing is Standing.UNCONFIRMED
+
+    def close(self) -> None:
+        """Drop what waits: the stream is over."""
+        self._let_go("past_life", len(self._backlog))
 
     def silenced(self, now: float) -> None:
         """End the session of a silent engine; the next batch begins another."""
@@ -361,8 +365,7 @@ class Recovery:
         request.void = True
         if not self._let_past_go(self._backlog.arrivals):
             # What waits is of the old session, or comes again with the replay of the new one.
-            while self._backlog:
-                self._let_go("backlog")
+            self._let_go("backlog", len(self._backlog))
         self._log.end("restarted", now)
         self._begin_anew()
         self._standing = Standing.REPLAYED
@@ -380,8 +383,7 @@ class Recovery:
     def _let_past_go(self, arrivals: int) -> bool:
         """Drop what came before a restart that the backlog itself shows; return whether it shows one."""
         past = self._backlog.restart(self._log.position, arrivals, self._log.is_past)
-        for _ in range(past or 0):
-            self._let_go("past_life")
+        self._let_go("past_life", past or 0)
         return past is not None
 
     def _begin_anew(self) -> None:
@@ -392,9 +394,7 @@ class Recovery:
         self._pacing.begin_anew()
         self._need = Need.MISSING if self._replays else Need.NOTHING
 
-    def _let_go(self, reason: LeftOutReason) -> None:
-        self._backlog.pop()
-        self._leave_out(reason)
-
-    def _leave_out(self, reason: LeftOutReason) -> None:
-        self._log.counts.left_out[reason] += 1
+    def _let_go(self, reason: LeftOutReason, messages: int = 1) -> None:
+        for _ in range(messages):
+            self._backlog.pop()
+            self._log.counts.left_out[reason] += 1

@@ -285,8 +285,12 @@ class SourceStream:
         return self._closed()
 
     def close(self, reason: ClosedReason) -> list[EventsRecord]:
-        """End the session, if there is one, with a `Closed`; the next batch would begin another."""
+        """End the session, if there is one, with a `Closed`; the next batch would begin another.
+
+        What waits for a replay is dropped.
+        """
         self._take_gathered()
+        self._recovery.close()
         self._log.end(reason, self._clock())
         return self._closed()
 

@@ -612,6 +612,17 @@ def test_backlog_is_bounded_and_what_does_not_fit_is_asked_for_again() -> None:
     assert driver.stream.ask is None
 
 
+def test_a_stream_that_is_closed_gives_back_what_waited() -> None:
+    budget = BacklogBudget(10_000)
+    stream = SourceStream(SOURCE, Connector(), lambda: 1000.0, budget=budget)
+    for seq in (1, 2):
+        stream.feed((b"", seq.to_bytes(8, "big"), payload(seq)), 1000.0)
+    assert budget.used > 0
+    stream.close("removed")
+    assert budget.used == 0
+    assert stream.counts.left_out == {"past_life": 2}
+
+
 def test_budget_is_shared_and_given_back() -> None:
     budget = BacklogBudget(10_000)
     backlogs = [Backlog(budget) for _ in range(8)]
