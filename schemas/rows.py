@@ -22,7 +22,7 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     TABLE: ClassVar[str] = "occupancy_10s"
 
     window: datetime
-    """Start of the ten-second window, engine time, UTC."""
+    """Start of the ten-second window, engine time."""
     model: str
     """Model name from the configuration."""
     replica: str
@@ -30,7 +30,7 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     dp_rank: int
     """Data-parallel rank of the engine."""
     medium: str
-    """Where the blocks are: gpu, cpu, disk, storage, fs, obj, external, or the engine's own name."""
+    """gpu, cpu, disk, storage, fs, obj, external, or the engine's own name."""
     group_idx: int
     """KV-cache group of a hybrid engine; 0 where there is only one."""
     block_size: int
@@ -40,16 +40,16 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     blocks: int
     """Distinct hashes."""
     tokens: int
-    """Distinct blocks times block_size, without tokens that a coarser resident block covers."""
+    """Tokens in distinct blocks, without those that a coarser resident block covers."""
     covered_blocks: int
-    """Fine-grained blocks not counted above, as a resident coarse block covers them."""
+    """Fine-grained blocks left out, as a resident coarse block covers them."""
     capacity_blocks: int
     """Blocks that the engine has room for, on the GPU its own, on the CPU of this size; 0: unknown."""
     store_only: bool
     """The engine announces no removals on this medium: figures are upper bounds."""
     at_least: bool
-    """Since the last clear a resident prompt was announced again and not counted: if it was a second copy,
-    figures are too low (`worker.reannounced`)."""
+    """Since the last clear a resident prompt was announced again and not counted (`worker.reannounced`): if
+    it was a second copy, figures are too low."""
     trust: Trust
     """complete, partial (kvlens started after the engine) or degraded (batches or events are missing)."""
     trust_since: datetime
@@ -76,22 +76,22 @@ class FlowRow(msgspec.Struct, frozen=True, gc=False):
     filled_blocks: int
     """Distinct blocks whose first copy came."""
     removed_blocks: int
-    """Physical copies removed by the engine."""
+    """Physical copies that the engine removed."""
     evicted_blocks: int
-    """Distinct blocks whose last copy was removed by the engine."""
+    """Distinct blocks whose last copy the engine removed."""
     evicted_tokens: int
     """Tokens in `evicted_blocks`."""
     cleared_blocks: int
     """Physical copies lost by a clear or a restart."""
     expired_blocks: int
-    """Fine-grained blocks dropped at their age limit, as no event will remove them."""
+    """Fine-grained blocks dropped at their age limit."""
     reannounced_blocks: int
     """Resident blocks that the engine announced again; not in `stored_blocks`."""
     unknown_removed_blocks: int
     """Removals of unknown blocks: the stream is not complete."""
     lifetime_hist: list[int]
-    """Distinct evicted blocks by lifetime: bucket k counts [2**(k-11), 2**(k-10)) seconds; trailing zeros cut
-    (`pipeline.residency.histogram`)."""
+    """Distinct evicted blocks by lifetime: bucket k counts [2**(k-11), 2**(k-10)) seconds; trailing zeros
+    cut."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -114,29 +114,29 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     """Batches that came again and were ignored."""
     gap_batches: int
     """Batches that did not come live when due: `lost_batches`, and those replayed after the session had been
-    seen live (a live copy that comes later is a duplicate)."""
+    seen live."""
     replayed_batches: int
-    """Batches applied that came by replay: filled gaps, and those published before first contact."""
+    """Batches that came by replay: filled gaps, and those published before first contact."""
     lost_batches: int
-    """Batches that will never come: of `gap` events, and numbers missing in the log without one."""
+    """Batches that will never come: of `gap` events, and numbers missing in the log."""
     undecodable_events: int
-    """Events, whole frames or whole records that nobody understood: skipped."""
+    """Events, whole frames or records that nobody understood: skipped."""
     restarts: int
-    """Engine sessions that ended by a new start of the engine (`closed` with reason restarted)."""
+    """Engine sessions that a new start of the engine ended (`closed`, `restarted`)."""
     incarnation: int
     """Number of the engine session; each one has a greater number than those before."""
     last_seq: int
-    """Last sequence number of the session that was applied or given up; -1 before the first batch."""
+    """Last sequence number applied or given up; -1 before the first batch."""
     last_batch_at: datetime | None
-    """Event time of the last batch applied in the session; NULL before the first one."""
+    """Event time of the last batch applied; NULL before the first one."""
     connected: bool
-    """False if the connector reported the source as unreachable or closed, and no live batch came since."""
+    """False once the connector reports the source unreachable or closed, until a live batch comes."""
     lag_seconds: float
     """Largest received_at - ts of live batches in the window."""
     drift_blocks: int
-    """Physical GPU blocks beyond the engine's capacity: at least so many are wrong (docs/exactness.md)."""
+    """Physical GPU blocks beyond the engine's capacity: at least so many are wrong."""
     drift_since: datetime | None
-    """Start of the first window since which each ended with `drift_blocks` above 0; NULL at 0."""
+    """Start of the window since which `drift_blocks` is above 0; NULL at 0."""
     trust: Trust
     trust_since: datetime
     version: int
@@ -164,7 +164,7 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
     stored_bytes: int
     """Bytes in `stored_objects`."""
     accesses: int
-    """Uses of held objects, as the publisher reports them: what its own eviction goes by."""
+    """Uses of held objects, as the publisher reports them."""
     accessed_tokens: int
     """Tokens in `accesses`."""
     accessed_bytes: int
@@ -178,12 +178,12 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
     first_accesses: int
     """Of `accesses`, the first ones of their objects since they came."""
     unknown_accesses: int
-    """Uses of objects that were not held, or are not known one by one; not in `accesses`."""
+    """Uses of objects not held, or not known one by one; not in `accesses`."""
     unlisted_objects: int
-    """Stores beyond `worker.max_itemised_blocks`: in none of the figures."""
+    """Stores beyond `worker.max_itemised_blocks`: in no other figure."""
     uses_hist: list[int]
-    """Objects that the publisher removed, by accesses: element 0 counts those without any, element k those
-    with [2**(k-1), 2**k); trailing zeros cut."""
+    """Objects that the publisher removed, by accesses: element 0 counts those without any, k those with
+    [2**(k-1), 2**k); trailing zeros cut."""
     reuse_hist: list[int]
     """`accesses` by the time since the object came or was accessed before; buckets like `lifetime_hist`."""
     needed_hist: list[int]
@@ -200,7 +200,7 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
     TABLE: ClassVar[str] = "engine_counters"
 
     time: datetime
-    """When the engine was read, UTC."""
+    """When the engine was read."""
     model: str
     replica: str
     dp_rank: int
@@ -237,8 +237,8 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceRow(msgspec.Struct, frozen=True, gc=False):
-    """One engine session (from a start of the engine process to its next start) as a connector saw it, from
-    its first batch on."""
+    """One engine session (from a start of the engine process to the next) as a connector saw it, from its
+    first batch on."""
 
     TABLE: ClassVar[str] = "sources"
 
@@ -247,12 +247,12 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     dp_rank: int
     incarnation: int
     opened_at: datetime
-    """When this session was first seen, UTC."""
+    """When this session was first seen."""
     closed_at: datetime | None
     """When it ended; NULL while it is open."""
     closed_reason: str
-    """restarted, removed, silent, superseded (another session began, and nobody reported the end of this one)
-    or forgotten (nothing came for `worker.forget_seconds`); empty while it is open."""
+    """restarted, removed, silent, superseded (another session began, the end of this one was not reported) or
+    forgotten (nothing came for `worker.forget_seconds`); empty while it is open."""
     engine: str
     """Name of the engine (`connectors/engines`), e.g. vllm; empty: not known yet."""
     wire_era: str

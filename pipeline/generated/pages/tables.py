@@ -17,8 +17,7 @@ from pipeline.generated.source_docs import attribute_docs, one_line
 from pipeline.generated.sql_tables import Table, View, parse
 
 INTRODUCTION = """\
-All tables are in the database `clickhouse.database`. `kvlens migrate` creates them. They and their columns
-carry the descriptions of this page as comments.
+`kvlens migrate` creates the tables in `clickhouse.database`, with the descriptions of this page as comments.
 
 **Rows are upserts.** Each table is a `ReplacingMergeTree(version)`: of several rows with one key the highest
 `version` counts, so **read with `FINAL`**, and bound the time on the first expression of the sort key. The
@@ -39,20 +38,19 @@ TIMES = """\
 - seconds since the epoch: `toUnixTimestamp(now()) - 600`;
 - text with a zone, as above;
 - a clock of the session: `now()`, `toDateTime(1767268800)`, Grafana's `$__fromTime`, or what a client sends
-  without a zone, so send the present time of another zone with that. The hour that a change of daylight
-  saving shows twice is refused, and so is what is the present time in UTC but not in the session.
+  without a zone; give the present time of another zone with that. The hour that a change of daylight saving
+  shows twice is refused, and so is what is the present time in UTC but not in the session.
 
 A `DateTime` of *another* zone than the session's loses it on the way to a view: give
 `toUnixTimestamp(now('UTC'))`, from a client `toUnixTimestamp({from:DateTime('UTC')})`.
 
-**Any profile.** Views set what a reader's profile could change in them. A tool that cannot pass arguments can
-read `occupancy_now`, `stream_health_now`, `hit_potential_1h` and the tables."""
+A tool that cannot pass arguments can read `occupancy_now`, `stream_health_now`, `hit_potential_1h` and the
+tables. Views work under any profile of their reader."""
 
 TRUST = """\
 **Trust.** Every row shows how far you can rely on it: `complete` (every batch since the engine's first
 one, or since a clear, was applied), `partial` (kvlens started after the engine, so older blocks are
-unknown) or `degraded` (batches or events are missing). An aggregate is as trustworthy as its worst part:
-`max(trust)`.
+unknown) or `degraded` (batches or events are missing). Of an aggregate it is `max(trust)`.
 
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
 time. A silent source that is not closed still gets its occupancy rows, so sums over a fleet have no holes.
@@ -62,10 +60,11 @@ years, with the same columns, `windows` and those named there. Flows are sums, a
 window; trust, connection, lag and drift are the worst. `version` is the time of the computation, in
 microseconds since the epoch.
 
-**Unless a table says otherwise** it is sorted by `toStartOfHour(window)` and then its key, and partitioned by
-`toYYYYMMDD(window)`; a column is a `UInt64`. Types leave `LowCardinality` out. Besides the columns in its
-section a table has those of its key and `version`. Columns that share a row count the same in blocks, tokens
-or bytes."""
+**Unless a table says otherwise**, one with a `window` or `time` is sorted by `toStartOfHour` of it and then
+its key, partitioned by its day and kept 7 days; others are sorted by their key and kept for ever. A column is
+a `UInt64`; types leave `LowCardinality` and `'UTC'` out. Besides the columns in its section a table has those
+of its key and `version`: of settings, when the worker that wrote them started (ms since the epoch). Columns
+that share a row count the same in blocks, tokens or bytes."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
@@ -74,15 +73,13 @@ PUBLIC = frozenset({
 """The tables and views that answer most questions."""
 BEGINNING = """\
 **Begin with** [`sources`](#sources) and these [views](#views), which answer most questions: {names}. Views
-that end in `_series` read rows of ten seconds, minutes or hours, whichever fits the range; the others are
-what boards and findings are made of."""
+that end in `_series` read rows of ten seconds, minutes or hours, whichever fits the range."""
 INTERNAL = (
     "rollups_due", "engine_counters_by_minute", "engine_counters_by_hour", "prefill_counters_by_hour"
 )  # fmt: skip
 """Tables that only kvlens reads."""
 OF_KVLENS = """\
-{names} hold what minutes, hours and costs are computed by. Nothing is promised to other readers; comments in
-ClickHouse explain their columns."""
+{names} hold what minutes, hours and costs are computed by. Nothing is promised to other readers."""
 PARTS = frozenset({
     "coinciding_restarts", "finest", "latest_streams", "new_prefixes", "observed", "prefill_epochs",
     "prefill_hours", "prefill_replicas", "replica_facts",
@@ -94,8 +91,7 @@ COMMON = 3
 ARGUMENTS = """\
 Both ends of the time range are included. `from` and `to` are `DateTime('UTC')`, `step` and `seconds`
 `UInt32`, `models` is `Array(String)`. With `step`, `time` is the start of the point of `width` seconds that a
-window belongs to. A view reads the winning row of each key. Its file in
-[`schemas/clickhouse/views`](../schemas/clickhouse/views/) says more; for formulas see
+window belongs to. The [files of views](../schemas/clickhouse/views/) say more; formulas are in
 [figures](figures.md)."""
 
 BY_HOUR = re.compile(r"toStartOfHour\(\w+\), ")
@@ -132,14 +128,9 @@ HEAD = ("Column", "Type", "Meaning")
 Column = tuple[str, str, str]
 """Name, type, meaning."""
 ROLLUP_PERIODS = {"1m": "minute", "1h": "hour"}
-USUAL = {
-    "sorted": "toStartOfHour(window), ",
-    "partition": "toYYYYMMDD(window)",
-    "engine": "ReplacingMergeTree(version)",
-    "kept": "7 days",
-    "type": "UInt64",
-}
-"""What the introduction says of tables, so that their sections need not say it."""
+ENGINE = "ReplacingMergeTree(version)"
+WORKERS_START = "When the worker that wrote it started (ms since the epoch)."
+"""What the introduction says of the version of settings."""
 
 
 def row_types() -> dict[str, type]:
@@ -180,7 +171,7 @@ def tables_page() -> bytes:
         table(
             HEAD,
             (
-                (code(column), code(LOW_CARDINALITY.sub(r"\1", kind)), meaning)
+                (code(column), _short(kind), meaning)
                 for column, kind, meaning in sorted(shared)
             ),
         ),
@@ -266,21 +257,13 @@ def _key(definition: Table) -> list[str]:
 
 
 def _about(definition: Table) -> str:
-    sorted_by = _sorted_by(definition)
     key = ", ".join(_key(definition))
-    sorting = "" if sorted_by in (key, USUAL["sorted"] + key) else sorted_by
-    assert not sorting or sorting.endswith(f", {key}"), definition.name
-    partition = "" if definition.partition == USUAL["partition"] else definition.partition or "nothing"
+    time = next((column for column in ("window", "time") if column in definition.columns), "")
+    usual = (f"toStartOfHour({time}), {key}", f"toYYYYMMDD({time})") if time else (key, "")
+    assert (_sorted_by(definition), definition.partition, definition.engine) == (*usual, ENGINE)
     kept = _lifetime(definition.ttl)
-    facts = {
-        "Key": code(key),
-        "sorted by": sorting and f"{code(sorting.removesuffix(f', {key}'))}, then the key",
-        "partitioned by": partition and (code(partition) if definition.partition else partition),
-        "engine": "" if definition.engine == USUAL["engine"] else code(definition.engine),
-        "kept": "" if definition.name.endswith("_10s") and kept == USUAL["kept"] else kept,
-    }
-    lines = "; ".join(f"{name}: {value}" for name, value in facts.items() if value)
-    return f"{_summary(definition)} {lines}."
+    unusual = "" if kept == ("7 days" if time else "for ever") else f"; kept: {kept}"
+    return f"{_summary(definition)} Key: {code(key)}{unusual}."
 
 
 def _lifetime(ttl: str) -> str:
@@ -297,7 +280,7 @@ def _columns(definition: Table, shared: frozenset[Column]) -> list[str]:
     named = [code(column[0]) for column in described if column in shared and column[0] not in said]
     own: list[tuple[list[str], str, str]] = []
     for column, kind, meaning in described:
-        if (column, kind, meaning) in shared:
+        if (column, kind, meaning) in shared or meaning == WORKERS_START:
             continue
         of = SAME_IN.fullmatch(meaning)
         if of and own and own[-1][0][0] == of[1]:
@@ -309,8 +292,11 @@ def _columns(definition: Table, shared: frozenset[Column]) -> list[str]:
 
 
 def _shown(kind: str) -> str:
-    kind = LOW_CARDINALITY.sub(r"\1", kind)
-    return "" if kind == USUAL["type"] else code(kind.partition("(")[0] if kind.startswith("Enum8") else kind)
+    return "" if kind == "UInt64" else "`Enum8`" if kind.startswith("Enum8") else _short(kind)
+
+
+def _short(kind: str) -> str:
+    return code(LOW_CARDINALITY.sub(r"\1", kind).replace(", 'UTC'", "").replace("('UTC')", ""))
 
 
 def column_meanings(name: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
--- Rows of `answer`, then of `findings`, for half of what both cost: `part` is `answer` or `finding`. Of the models
+-- Rows of `answer`, then of `findings`, at half the cost: `part` is `answer` or `finding`. Of the models
 -- named (of all, if none is). In `answer` `finding` is the title, `action` the detail. What each level of views below
 -- another costs is a tenth of a second of planning: nothing but `answer`, `findings` and `advice` is built on this one,
 -- and what only it needs stands in it. The range before is read together with the range. The last setting saves a tenth

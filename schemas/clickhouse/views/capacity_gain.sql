@@ -62,7 +62,7 @@ CREATE VIEW {database}.capacity_gain AS
 SELECT *
 FROM {database}.capacity_gain_windows({range}, seconds = 10);
 
--- capacity_gain from the table that fits the range.
+-- As without `_series`, from the table that fits the range.
 CREATE VIEW {database}.capacity_gain_series AS
 SELECT *
 FROM {database}.capacity_gain_windows({range}, seconds = {finest});

@@ -25,7 +25,7 @@ WHERE {seconds:UInt32} = {length}
 -- end
 ;
 
--- The same for a chart, from the table that fits the range. `time` is the start of the point of `width` seconds that a
+-- As without `_series`, from the table that fits the range. `time` is the start of the point of `width` seconds that a
 -- window belongs to. `prefill_tokens` are those filled that were computed for prompts, or may have been: not those that
 -- came from a lower tier or by transfer, nor those that decoding completed, as far as the stream tells.
 -- `at_receivers_tokens` are those of `peer_tokens` and `evicted_elsewhere_tokens` that only sources held or had evicted

@@ -64,7 +64,7 @@ CREATE VIEW {database}.held AS
 SELECT * EXCEPT (width, time, most_tokens)
 FROM {database}.held_windows({range}, step = 10, seconds = 10);
 
--- The same for a chart, from the table that fits the range.
+-- As without `_series`, from the table that fits the range.
 CREATE VIEW {database}.held_series AS
 SELECT *
 FROM {database}.held_windows({range}, step = {step:UInt32}, seconds = {finest});

@@ -88,8 +88,8 @@ LEFT JOIN
 WINDOW replicas AS (PARTITION BY fills.model, fills.replica)
 SETTINGS join_use_nulls = 1;
 
--- Per replica: prefill work done, what of it had been done before and who could have saved it, as shares of it, and the
--- hit rates behind it. `prefill_tokens` are those filled, less what came from a lower tier or by transfer and what
+-- Per replica: prefill work done, the shares of it that had been done before, by who could have saved them, and the hit
+-- rates behind it. `prefill_tokens` are those filled, less what came from a lower tier or by transfer and what
 -- decoding completed. `avoidable_tokens` are those of the causes, but no more than `computed_tokens`: what the engine
 -- counted as computed for prompts, where all ranks were scraped for nine tenths of the range. Where an engine keeps
 -- several KV-cache groups, those of the group that filled most tokens (of equal ones the first): the others hold the
@@ -98,8 +98,8 @@ CREATE VIEW {database}.hit_potential AS
 SELECT *
 FROM {database}.hit_potential_windows({range}, seconds = 10);
 
--- hit_potential from the table that fits the range. What an engine counted between its last scrape that is read and a
--- restart is missing.
+-- As without `_series`, from the table that fits the range. What an engine counted between its last scrape that is read
+-- and a restart is missing.
 CREATE VIEW {database}.hit_potential_series AS
 SELECT *
 FROM {database}.hit_potential_windows({range}, seconds = {finest});

@@ -1,4 +1,4 @@
--- hit_potential of the last hour, for tools that give views no arguments.
+-- hit_potential of the last hour.
 CREATE VIEW {database}.hit_potential_1h AS
 SELECT *
 FROM {database}.hit_potential_series(

@@ -46,8 +46,8 @@ CREATE VIEW {database}.hot_prefixes AS
 SELECT *
 FROM {database}.hot_prefixes_windows({range}, seconds = 10);
 
--- hot_prefixes from the table that fits the range. Minutes and hours list 100 by each figure, so what was refilled a
--- little at a time may be missing there; what was duplicated most is not.
+-- As without `_series`, from the table that fits the range. Minutes and hours list 100 by each figure, so what was
+-- refilled a little at a time may be missing there; what was duplicated most is not.
 CREATE VIEW {database}.hot_prefixes_series AS
 SELECT *
 FROM {database}.hot_prefixes_windows({range}, seconds = {finest});

@@ -1,5 +1,5 @@
--- Ranks that are complete again, and were incomplete (until `incomplete_until`) within `fleet.horizon_seconds` before
--- the end of a range: causes of fills may be unknown until `unknown_until`. `lost_at`: when batches of them were first
+-- Ranks that are complete again, and were not (until `incomplete_until`) within `fleet.horizon_seconds` before the end
+-- of a range: causes of fills may be unknown until `unknown_until`. `lost_at`: when batches of them were first
 -- lost for good in that time, 1970 where none were. From rows of minutes, so up to one too late.
 CREATE VIEW {database}.lost_history AS
 WITH

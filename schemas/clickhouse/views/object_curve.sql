@@ -1,5 +1,5 @@
--- The capacity curve of each medium: how many of its accesses in the range would have found their object with an LRU
--- cache of so many MiB, and how many would not.
+-- The capacity curve of each medium: how many of its accesses would have found their object with an LRU cache of so
+-- many MiB, and how many would not.
 CREATE VIEW {database}.object_curve AS
 SELECT
     model,

@@ -19,7 +19,7 @@ WHERE {seconds:UInt32} = {length}
 -- end
 ;
 
--- The same for a chart, from the table that fits the range. `time` is the start of the point of `width` seconds that a
+-- As without `_series`, from the table that fits the range. `time` is the start of the point of `width` seconds that a
 -- window belongs to.
 CREATE VIEW {database}.occupancy_series AS
 SELECT *

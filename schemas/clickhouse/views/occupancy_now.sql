@@ -1,4 +1,4 @@
--- For tools that give views no arguments: what each pool held in its newest window, of those of the last minute.
+-- What each pool held in its newest window, of those of the last minute.
 CREATE VIEW {database}.occupancy_now AS
 SELECT *
 FROM {database}.occupancy_10s FINAL

@@ -1,5 +1,5 @@
--- Tokens, GPU-seconds and costs for each point of `step` seconds: `lost` ones were computed although they had been
--- before, by cause; `saved` ones were found on the GPU or came from a lower tier. Causes are as in hit_potential, but
+-- Tokens, GPU-seconds and costs for each point of `step` seconds: `lost` ones were computed again, by cause; `saved`
+-- ones were found on the GPU or came from a lower tier. Causes are as in hit_potential, but
 -- for `at_receivers`. What was found is by the engine's own counters, of which the tenant is the replica's latest. With
 -- GPU-seconds and cost at the rate of their day: measured over that day and the day before, else assumed from the
 -- settings in force when the window began. NULL: not known.

@@ -1,5 +1,5 @@
--- How good routers' choices were, per window and replica chosen: how many were judged and how many of these were not the
--- best match, tokens of both matches and those lost between them, and how many were judged by an index that was stale.
+-- Routers' choices per window and replica chosen: how many were judged, how many of these were not the best match,
+-- tokens of both matches and those lost between them, and how many a stale index judged.
 CREATE VIEW {database}.routing_10s AS
 SELECT
     toDateTime(intDiv(toUnixTimestamp(one.time), 10) * 10, 'UTC') AS window,

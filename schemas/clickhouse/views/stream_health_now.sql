@@ -1,4 +1,4 @@
--- For tools that give views no arguments: each source in its newest window, of those of the last minute.
+-- Each source in its newest window, of those of the last minute.
 CREATE VIEW {database}.stream_health_now AS
 SELECT *
 FROM {database}.stream_health_10s FINAL

@@ -17,7 +17,7 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     TABLE: ClassVar[str] = "fills_10s"
 
     window: datetime
-    """Start of the ten-second window, engine time, UTC."""
+    """Start of the ten-second window, engine time."""
     hash_domain: str
     """model/hash scheme/tenant: hashes compare only inside one domain."""
     model: str
@@ -25,7 +25,7 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     dp_rank: int
     group_idx: int
     shard: int
-    """Part of the hash space (partition of the residency topic); sums over shards are the source's."""
+    """Part of the hash space (partition of the residency topic): add shards up."""
     filled_blocks: int
     """Distinct blocks whose first copy came: the sum of all causes but `reannounced`."""
     filled_tokens: int
@@ -39,19 +39,19 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     transferred_tokens: int
     """Tokens in `transferred_blocks`."""
     transferred_again_tokens: int
-    """Of these, tokens evicted here within the horizon: with more cache they would not have come twice."""
+    """Of these, evicted here within the horizon: more cache would have kept them."""
     generated_blocks: int
-    """Decoding completed it, as far as the stream shows: no request looked it up."""
+    """Decoding completed it, as far as the stream shows."""
     generated_tokens: int
     """Tokens in `generated_blocks`."""
     peer_blocks: int
-    """Not lost here, but another source held it: routing, or a shared tier, would have saved it."""
+    """Another source held it, not lost here: routing, or a shared tier, would have saved it."""
     peer_tokens: int
     """Tokens in `peer_blocks`."""
     peer_at_receivers_tokens: int
-    """Of these, tokens held only by sources that receive KV, as this one does not: no routing matter."""
+    """Of these, held only by sources that receive KV, as this one does not: no routing matter."""
     peer_and_evicted_blocks: int
-    """Another source held it, and it was evicted here within the horizon: routing or more cache."""
+    """Another source held it, evicted here within the horizon: routing or more cache."""
     peer_and_evicted_tokens: int
     """Tokens in `peer_and_evicted_blocks`."""
     evicted_blocks: int
@@ -62,7 +62,7 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     evicted_elsewhere_tokens: int
     """Tokens in `evicted_elsewhere_blocks`."""
     evicted_at_receivers_tokens: int
-    """Of these, tokens evicted only by sources that receive KV, as this one does not: no capacity or routing
+    """Of these, evicted only by sources that receive KV, as this one does not: no routing or capacity
     matter."""
     cleared_blocks: int
     """Lost by a clear or a restart: the warm-up cost of a rollout."""
@@ -73,7 +73,7 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     cold_tokens: int
     """Tokens in `cold_blocks`."""
     unknown_blocks: int
-    """No cause known, but this source is or was not complete."""
+    """No cause known, and this source is or was not complete."""
     unknown_tokens: int
     """Tokens in `unknown_blocks`."""
     reannounced_blocks: int
@@ -83,7 +83,7 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     regret_hist: list[int]
     """Evicted blocks filled again, here or elsewhere, by the time between; buckets like `lifetime_hist`."""
     sampled_one_in: int
-    """Figures rest on one block in this many and are scaled up by it; 1: all blocks count."""
+    """Figures rest on one block in this many, scaled up; 1: on all."""
     trust: Trust
     version: int
 
@@ -100,30 +100,30 @@ class RedundancyRow(msgspec.Struct, frozen=True, gc=False):
     group_idx: int
     shard: int
     owners_1: int
-    """Distinct blocks that one source held. In `owners_*` one less counts where both some that receive KV and
+    """Distinct blocks that one source held. One less counts in `owners_*` where both some that receive KV and
     others held the block: a transfer needs that copy."""
     owners_2: int
-    """Distinct blocks that two sources held."""
+    """Distinct blocks that two held."""
     owners_3: int
-    """Distinct blocks that three sources held."""
+    """Distinct blocks that three held."""
     owners_4_7: int
-    """Distinct blocks that four to seven sources held."""
+    """Distinct blocks that four to seven held."""
     owners_8_up: int
-    """Distinct blocks that eight or more sources held."""
+    """Distinct blocks that eight or more held."""
     unique_tokens: int
     """Tokens in distinct blocks, each once."""
     physical_tokens: int
     """Tokens in distinct blocks, once for each source that held them."""
     received_tokens: int
-    """Of these, a copy of each block held both by sources that receive KV and by others."""
+    """Of these, one copy of each block that both receivers of KV and others held."""
     sampled_one_in: int
     trust: Trust
-    """Worst trust of the sources of the hash domain that changed something here."""
+    """Worst of the sources of the hash domain that changed something here."""
     version: int
 
 
 class CapacityCurveRow(msgspec.Struct, frozen=True, gc=False):
-    """Extra cache that would have kept the blocks that a source evicted and filled again in a window."""
+    """Extra cache that would have kept what a source evicted and filled again in a window."""
 
     TABLE: ClassVar[str] = "capacity_curve_10s"
 
@@ -135,8 +135,8 @@ class CapacityCurveRow(msgspec.Struct, frozen=True, gc=False):
     group_idx: int
     shard: int
     needed_hist: list[int]
-    """Tokens filled again, by the extra cache that would have kept them: element k (from 0) counts those for
-    which 2**k tokens suffice and 2**(k-1) may not; trailing zeros cut."""
+    """Tokens filled again, by the extra cache that would have kept them: for element k (from 0) 2**k tokens
+    suffice and 2**(k-1) may not; trailing zeros cut."""
     sampled_one_in: int
     trust: Trust
     version: int
@@ -152,26 +152,26 @@ class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
     model: str
     group_idx: int
     lora: str
-    """LoRA adapter that the prefix belongs to; empty without one."""
+    """LoRA adapter; empty without one."""
     prefix: int
     """Hash of the first block of the chain."""
     shard: int
     depth_blocks: int
-    """Blocks of the chain down to the deepest one that several sources held, or that was filled again; 65,535
-    at most."""
+    """Blocks of the chain down to the last one that several sources held, or that was filled again; 65,535 at
+    most."""
     owners: int
     """The most sources that held one of its blocks."""
     shared_tokens: int
     """Tokens in blocks that several sources held, each once."""
     duplicated_tokens: int
-    """Copies beyond the first; over all prefixes they add up to physical minus unique tokens."""
+    """Copies beyond the first; of all prefixes: physical minus unique tokens."""
     refilled_tokens: int
     """Tokens filled again, for all causes that count as avoidable."""
     refilled_tokens_missing: int
     """At most this many are missing from `refilled_tokens`; 0: exact."""
     sampled_one_in: int
     trust: Trust
-    """Worst trust of the sources of the hash domain that hold or lost something here."""
+    """Worst of the sources of the hash domain that hold or lost something here."""
     version: int
     """Offset of the record that closed the window."""
 
@@ -182,7 +182,7 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False):
     TABLE: ClassVar[str] = "choices"
 
     time: datetime
-    """When the router decided, UTC; when it posted where it does not say."""
+    """When the router decided, or else posted."""
     model: str
     """Model that was asked for."""
     replica: str
@@ -192,24 +192,24 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False):
     tenant: str
     """Tenant whose replicas were compared."""
     hash_domain: str
-    """Hash domain whose replicas were compared; empty: all of the model and tenant."""
+    """That of the replicas compared; empty: all of the model and tenant."""
     blocks: int
     """Blocks of the prompt that the router named."""
     best_tokens: int
-    """Tokens of the longest match of any replica, on all tiers; 0 where the choice is not judged."""
+    """Tokens of the longest match of any replica, on all tiers; 0: not judged."""
     chosen_tokens: int
     """Tokens of the chosen replica's match."""
     best_replica: str
     """A replica with the longest match, the chosen one if it has it; empty if nobody held any."""
     not_judged: str
-    """Why the choice is not compared, unknown_replica or share; empty: it is."""
+    """Why the choice is not judged, unknown_replica or share; empty: it is."""
     stale: bool
     """The index was more than five seconds behind the log."""
     index_age_seconds: float
     """How far it was behind."""
     trust: Trust
-    """Worst trust of the chosen replica's sources and of those of `best_replica`."""
+    """Worst of the sources of `replica` and `best_replica`."""
     upper_bound: bool
     """Some of the longest match is where blocks leave unsaid: less may be lost."""
     version: int
-    """2**63 - 1 minus the offset of the record: of a request posted again the first record counts."""
+    """2**63 - 1 minus the offset: of a request posted again the first record counts."""

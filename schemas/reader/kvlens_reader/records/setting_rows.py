@@ -21,12 +21,12 @@ class HashGroupRow(msgspec.Struct, frozen=True, gc=False):
     shard: int
     incarnation: int
     hash_group: str
-    """Sources with the same value are proven to hash alike; names their first session that was seen, as
+    """Sources with the same value are proven to hash alike; their first session seen, as
     replica/rank@incarnation."""
     alike: int
     """Other sources of the group."""
     alone: bool
-    """Shares no block with any other, though its traffic and theirs keep coming back to first blocks."""
+    """Shares no block with any other, though traffic of both keeps coming back to first blocks."""
     version: int
     """Offset of the last record applied."""
 
@@ -52,11 +52,11 @@ class PrefillSettingsRow(msgspec.Struct, frozen=True, gc=False):
     since: datetime
     """When the first worker with these settings started."""
     prefill_tokens_per_second: float | None
-    """Prompt tokens that a replica computes in a second; NULL when not configured."""
+    """Prompt tokens that a replica computes in a second; NULL: not configured."""
     gpus_per_replica: float | None
-    """GPUs of a replica, all its ranks together; NULL when not configured."""
+    """GPUs of a replica, all its ranks together; NULL: not configured."""
     gpu_hour_price: float | None
-    """Price of an hour of one GPU; NULL when not configured."""
+    """Price of an hour of one GPU; NULL: not configured."""
     currency: str
     """Of the price."""
     version: int
