@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from connectors.process.addresses import MAX_PORT
 from schemas.discovery_settings import Discovery, Replica
-from schemas.settings import Prefix, rank_endpoint
+from schemas.settings import Model, Prefix, rank_endpoint
+
+_PORT = re.compile("[0-9]{1,5}")
 
 
 def prefix_problems(prefixes: tuple[Prefix, ...]) -> Iterator[str]:
-    named: set[str] = set()
-    for number, prefix in enumerate(prefixes):
-        if prefix.first_block in named:
-            yield f"first block {prefix.first_block} has two names - at `$.prefixes[{number}].first_block`"
-        named.add(prefix.first_block)
+    for number, block in _repeated(prefix.first_block for prefix in prefixes):
+        yield f"first block {block} has two names - at `$.prefixes[{number}].first_block`"
+
+
+def model_problems(models: tuple[Model, ...]) -> Iterator[str]:
+    """Yield models that have two blocks: each would take back what the other says."""
+    for number, name in _repeated(model.name for model in models):
+        yield f"model {name!r} has two blocks - at `$.models[{number}].name`"
+
+
+def _repeated(names: Iterable[str]) -> Iterator[tuple[int, str]]:
+    known: set[str] = set()
+    for number, name in enumerate(names):
+        if name in known:
+            yield number, name
+        known.add(name)
 
 
 def replica_problem(replicas: tuple[Replica, ...]) -> str | None:
@@ -57,7 +71,7 @@ def _rank_addresses(endpoint: str, ranks: range) -> list[str] | str:
     """Return one address per rank, or the problem."""
     if not endpoint.startswith("ipc://"):
         host, colon, port = endpoint.removeprefix("tcp://").rpartition(":")
-        if not (colon and host and port.isdecimal() and 1 <= int(port) <= MAX_PORT):
+        if not (colon and host and _PORT.fullmatch(port) and 1 <= int(port) <= MAX_PORT):
             return f"expected tcp://host:port with a port from 1 to {MAX_PORT}, got {endpoint}"
         if problem := _above(int(port), ranks):
             return problem
@@ -127,7 +141,7 @@ def bind_problems(discovery: Discovery) -> Iterator[str]:
 
 def _only_names_pod(template: str) -> bool:
     try:
-        fields = [field for _, field, _, _ in string.Formatter().parse(template)]
+        fields = [tuple(field) for _, *field in string.Formatter().parse(template) if field[0] is not None]
     except ValueError:
         return False
-    return [field for field in fields if field is not None] == ["pod"]
+    return fields == [("pod", "", None)]  # behind a colon is a width

@@ -109,7 +109,7 @@ def variable_of(section: str, key: str) -> str:
 def _from_toml(document: str, name: str) -> tuple[Settings, list[tuple[str, ...]]]:
     try:
         tree = tomllib.loads(document)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also numbers of very many digits
         raise ConfigurationError(name, f"not valid TOML: {error}") from error
     try:
         settings = msgspec.convert(tree, Settings)
@@ -154,6 +154,8 @@ def _from_environment(
                 value = _from_text(text, hint)
             except msgspec.DecodeError as error:
                 raise ConfigurationError(variable, explained(str(error), hint)) from error
+            except UnicodeEncodeError as error:
+                raise ConfigurationError(variable, "not UTF-8 text") from error
             if _not_finite(value) is not None:
                 raise ConfigurationError(variable, _NOT_FINITE)
             yield variable, path, value

@@ -15,6 +15,7 @@ from pipeline.settings.clashes import (
     bind_problems,
     dns_problems,
     kubernetes_problems,
+    model_problems,
     prefix_problems,
     replica_problem,
 )
@@ -87,6 +88,7 @@ def _problems(settings: Settings) -> Iterator[SettingsProblem]:
     yield from _of_lmcache(settings)
     discovery, replicas = settings.discovery, replica_problem(settings.replicas)
     lists: dict[tuple[str, ...], Iterable[str]] = {
+        ("models",): model_problems(settings.models),
         ("prefixes",): prefix_problems(settings.prefixes),
         ("replicas",): () if replicas is None else (replicas,),
         ("discovery", "dns"): dns_problems(discovery),

@@ -116,6 +116,10 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             2 * '[[prefixes]]\nfirst_block = "00000000000000ab"\nname = "a"\n',
             "`first_block` of [[prefixes]] number 2: first block 00000000000000ab has two names",
         ),
+        (
+            '[[models]]\nname = "m"\nkv_bytes_per_token = 1\n[[models]]\nname = "m"\ngpu_hour_price = 2',
+            "`name` of [[models]] number 2: model 'm' has two blocks",
+        ),
         (ONE + ONE.replace("5557", "5558"), "`id` of [[replicas]] number 2: replica id 'a' is used twice"),
         (
             ONE + "dp_ranks = 4\n" + ONE.replace('"a"', '"b"').replace("5557", "5560"),
@@ -218,6 +222,16 @@ def test_variables_that_are_no_settings_of_ours_are_left_alone(variable: str):
             "got tcp://{host}:5657",
         ),
         (
+            BIND + 'metrics_url = "http://{pod:8000}/metrics"',
+            "`metrics_url` of [[discovery.bind]] number 1: expected {pod} and no other placeholder, "
+            "got http://{pod:8000}/metrics",
+        ),
+        (
+            BIND + 'replay_endpoint = "tcp://{pod!x}:5657"',
+            "`replay_endpoint` of [[discovery.bind]] number 1: expected {pod} and no other placeholder, "
+            "got tcp://{pod!x}:5657",
+        ),
+        (
             BIND + 'replay_endpoint = "tcp://{pod}"',
             "`replay_endpoint` of [[discovery.bind]] number 1: expected tcp://host:port with a port from 1 "
             "to 65535, got tcp://pod",
@@ -228,6 +242,18 @@ def test_mistakes_in_the_file_are_refused_with_their_path(document: str, message
     with pytest.raises(ConfigurationError) as refused:
         loaded(document)
     assert str(refused.value) == f"kvlens.toml: {message}"
+
+
+@pytest.mark.parametrize("document", [f"[kafka]\npartitions = {'9' * 5000}", f"x = {'[' * 5000}"])
+def test_a_file_that_exceeds_what_python_reads_is_refused_like_any_other(document: str):
+    with pytest.raises(ConfigurationError, match=r"^kvlens\.toml: not valid TOML: "):
+        loaded(document)
+
+
+@pytest.mark.parametrize("port", ["9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}"])
+def test_a_port_has_up_to_five_plain_digits(port: str):
+    with pytest.raises(ConfigurationError, match="expected tcp://host:port with a port from 1 to 65535"):
+        loaded(ONE.replace("5557", port))
 
 
 @pytest.mark.parametrize(
@@ -259,6 +285,7 @@ def test_mistakes_in_the_file_are_refused_with_their_path(document: str, message
             {"KVLENS_REPLICAS": '[{"id": 1}]'},
             "KVLENS_REPLICAS: `id` of entry 1: expected text, got a whole number",
         ),
+        ({"KVLENS_REPLICAS": '["\udcff"]'}, "KVLENS_REPLICAS: not UTF-8 text"),
         (
             {"KVLENS_KAFKA__SASL_PASSWORD_FILE": "/gone"},
             "KVLENS_KAFKA__SASL_PASSWORD_FILE: cannot read /gone: No such file or directory",
