@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -44,25 +45,36 @@ class Counted(Protocol):
 
 
 class StreamCollector(Collector):
-    """Sums the counts of each replica's streams when Prometheus asks: counting costs the hot path nothing."""
+    """Sums the counts of each replica's streams when Prometheus asks: counting costs the hot path nothing.
+
+    While a replica is there, its sums also have the streams that ended: a counter that falls counts as one
+    that began again, and all that is left in it as new.
+    """
 
     def __init__(self, streams: Mapping[SourceKey, Counted], connected: Callable[[SourceKey], bool]) -> None:
         self._streams = streams
         self._connected = connected
+        self._seen: dict[str, list[StreamCounts]] = {}
+        """Counts of the streams at the last time, by replica."""
+        self._ended: dict[str, StreamCounts] = {}
+        """Sum of those that have ended."""
 
     def collect(self) -> Iterable[Metric]:
         replicas: dict[str, list[Counted]] = {}
         for stream in self._streams.values():
             replicas.setdefault(stream.source.replica, []).append(stream)
+        counted = self._with_ended(
+            {replica: [stream.counts for stream in streams] for replica, streams in replicas.items()}
+        )
         for metric, count_of in _COUNTS.items():
             counter = CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
-            for replica, streams in replicas.items():
-                counter.add_metric([replica], sum(count_of(stream.counts) for stream in streams))
+            for replica, counts in counted.items():
+                counter.add_metric([replica], sum(map(count_of, counts)))
             yield counter
         for metric, counts_of in _COUNTS_BY_REASON.items():
             counter = CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
-            for replica, streams in replicas.items():
-                for reason, count in _summed(counts_of(stream.counts) for stream in streams):
+            for replica, counts in counted.items():
+                for reason, count in _summed(map(counts_of, counts)):
                     counter.add_metric([replica, reason], count)
             yield counter
         yield _gauge(
@@ -81,6 +93,24 @@ class StreamCollector(Collector):
             replicas,
             lambda streams: sum(self._connected(stream.source.key) for stream in streams),
         )
+
+    def _with_ended(self, present: dict[str, list[StreamCounts]]) -> dict[str, list[StreamCounts]]:
+        """Return the counts of each replica's streams, and the sum of those that are no longer there."""
+        ended = {replica: counts for replica, counts in self._ended.items() if replica in present}
+        for replica, counts in present.items():
+            there = {*map(id, counts)}
+            for gone in (one for one in self._seen.get(replica, ()) if id(one) not in there):
+                ended[replica] = _sum(ended.get(replica, StreamCounts()), gone)
+        self._seen, self._ended = present, ended
+        return {
+            replica: [*counts, ended[replica]] if replica in ended else counts
+            for replica, counts in present.items()
+        }
+
+
+def _sum(one: StreamCounts, other: StreamCounts) -> StreamCounts:
+    names = [field.name for field in fields(StreamCounts)]
+    return StreamCounts(**{name: getattr(one, name) + getattr(other, name) for name in names})
 
 
 def _gauge(
