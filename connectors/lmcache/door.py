@@ -161,3 +161,5 @@ class Door:
             raise _Refused("too_large") from None
         except asyncio.TimeoutError:
             raise _Refused("slow_body") from None
+        except web.RequestPayloadError:  # its bytes are not what `Content-Encoding` says
+            raise _Refused("malformed") from None

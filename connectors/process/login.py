@@ -26,6 +26,8 @@ WRONG_SECONDS = 1.0
 """Wrong tokens are answered one after the other, each after this long."""
 MOST_WRONG = 64
 """Wrong tokens that may wait for their answer; more are refused at once, so that they do not fill memory."""
+BODY_SECONDS = 5.0
+"""A form that takes longer is refused."""
 _MOST_FIELDS = 8
 
 
@@ -97,9 +99,15 @@ class Login:
     async def enter(self, request: web.Request) -> web.Response | None:
         """Return a redirect to the page that was asked for, with the cookie; None for a wrong token.
 
-        Raises HTTPTooManyRequests where too many wrong tokens wait already.
+        Raises HTTPTooManyRequests where too many wrong tokens wait already, HTTPRequestTimeout and
+        HTTPBadRequest for a body that does not come, or is not what it says.
         """
-        given = _form_token(await request.read())
+        try:
+            given = _form_token(await asyncio.wait_for(request.read(), BODY_SECONDS))
+        except asyncio.TimeoutError:
+            raise web.HTTPRequestTimeout from None
+        except web.RequestPayloadError:
+            raise web.HTTPBadRequest from None
         if not (self._token and hmac.compare_digest(given, self._token)):
             await self._slowly(request)
             return None

@@ -200,6 +200,8 @@ class IndexServer:
             raise self._too_large() from error
         except asyncio.TimeoutError as error:
             raise QuestionRefused("slow_body", f"not whole after {BODY_SECONDS:.0f} s") from error
+        except web.RequestPayloadError as error:
+            raise QuestionRefused("malformed", "the body is not what Content-Encoding says") from error
 
     def _too_large(self) -> QuestionRefused:
         return QuestionRefused("too_large", f"more than {self._most_bytes:,} bytes")

@@ -162,6 +162,34 @@ async def test_no_page_of_another_site_writes(doors: Doors, name: str, path: str
     assert (await doors.ask(name, "POST", path, json_type, body=body))[0] not in (403, 415)
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "status"),
+    [("page", "/", 400), ("index", "/query_by_hash", 400), ("door", "/events", 422)],
+)
+async def test_a_body_that_cannot_be_unpacked_is_not_our_failure(
+    doors: Doors, name: str, path: str, status: int
+) -> None:
+    said = (b"Content-Type: application/json", b"Content-Encoding: gzip")
+    assert (await doors.ask(name, "POST", path, *said, body=b"not packed"))[0] == status
+    counted = {
+        "index": doors.index.refused("malformed"),
+        "door": doors.telemetry.registry.get_sample_value(
+            "kvlens_connector_refused_reports_total", {"reason": "malformed"}
+        ),
+    }
+    assert counted.get(name, 1) == 1
+
+
+async def test_a_form_that_does_not_come_is_not_waited_for(
+    locked: Doors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.process.login.BODY_SECONDS", 0.1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", locked.page_port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\ntoken=")
+    assert b" 408 " in await asyncio.wait_for(reader.readline(), 10)
+    writer.close()
+
+
 UNDECODABLE = (
     b"Authorization: Bearer \xff\xfe",
     b"Authorization: Bearer " + TOKEN.encode() + b"\xff",
