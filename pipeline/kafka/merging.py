@@ -68,13 +68,16 @@ class Merge(Generic[Record]):
         self._unread.discard(partition)
 
     def wanted(self, seconds: float) -> Collection[int]:
-        """Return the partitions to add records of before `next`, so that it looks `seconds` ahead."""
+        """Return the partitions to add records of before `next`, so that it looks `seconds` ahead.
+
+        With 0 those of which none waits, however far brokers' clocks were set back.
+        """
         heads = [queue[0].time for queue in self._queues.values() if queue]
         until = min(heads, default=0.0) + seconds
         return {
             partition
             for partition in self._unread
-            if not (queue := self._queues[partition]) or queue[-1].time < until
+            if not (queue := self._queues[partition]) or (seconds and queue[-1].time < until)
         }
 
     def next(self) -> Record | None:

@@ -106,3 +106,11 @@ def test_what_is_repeated_or_late_stays_where_it_is_in_its_partition() -> None:
     numbers = [1, 2, 1, 2, 3]
     log = {0: [(float(at), ("a", 1, seq, at)) for at, seq in enumerate(numbers)], 1: []}
     assert [record[2] for record in merged(log)] == numbers
+
+
+def test_without_looking_ahead_a_clock_that_was_set_back_has_nothing_read() -> None:
+    merge: Merge[int] = Merge([0, 1])
+    for order, (partition, time) in enumerate([(0, 100.0), (0, 40.0), (1, 101.0)]):
+        merge.add(partition, order, time=time, size=1, source=partition)
+    assert (merge.wanted(10.0), merge.wanted(0.0)) == ({0, 1}, set())
+    assert (merge.next(), merge.next(), merge.wanted(0.0)) == (0, 1, {0})
