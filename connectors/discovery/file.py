@@ -85,6 +85,8 @@ class FileWatch:
         try:
             settings = self._file.read()
             sources = list_sources(settings.replicas)
+            if self._file.digest() != digest:  # written meanwhile: half of it may have been read
+                return None
         except (SettingsUnreadable, ReplicaInvalid) as error:
             self._complain(str(error))
             return None

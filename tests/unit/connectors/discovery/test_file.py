@@ -81,6 +81,23 @@ def test_a_change_counts_when_it_was_read_twice(watched: Watched) -> None:
     assert watched.told.restarts == 0
 
 
+def test_what_is_written_while_it_is_read_counts_when_it_was_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "kvlens.toml"
+    path.write_text(_document("a", "b"))
+    halves = iter([_document("a"), _document("a", "c")])
+
+    def read() -> Settings:
+        path.write_text(next(halves, path.read_text()))
+        return _settings(path.read_text())
+
+    watch = FileWatch(SettingsFile(path, read), _settings(_document("a", "b")), Told())
+    found = [watch.poll() for _ in range(6)]
+    assert [sources and [source.replica for source in sources] for sources in found] == [
+        *[None] * 5,
+        ["a", "c"],
+    ]
+
+
 def test_half_a_file_removes_nothing(watched: Watched) -> None:
     watched.write(_document("a", "b"))
     watched.polls(2)
