@@ -10,15 +10,16 @@ from typing import Any
 import structlog
 
 from connectors.process.addresses import printable, without_secrets
-from connectors.process.foreign_logs import ForeignLogs
+from connectors.process.foreign_logs import OWN_LOGGERS, ForeignLogs
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-def configure_logs(level: str) -> None:
+def configure_logs(level: str, *, libraries: bool = True) -> None:
     """Log one line for each event to stderr: text on a terminal, coloured unless NO_COLOR is set, else JSON.
 
-    `level` is one of LOG_LEVELS. Except at debug, most of what libraries log is left out (`ForeignLogs`).
+    `level` is one of LOG_LEVELS. Except at debug, most of what libraries log is left out (`ForeignLogs`); all
+    of it without `libraries`.
     """
     terminal = sys.stderr.isatty()
     shared: list[structlog.typing.Processor] = [
@@ -47,9 +48,10 @@ def configure_logs(level: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render, _hide_secrets],
         )
     )
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(level.upper())
+    for name in ("",) if libraries else OWN_LOGGERS:
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level.upper())
 
 
 def _printable(_logger: Any, _method: str, event: Any) -> Any:

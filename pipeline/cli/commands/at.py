@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.cli.groups import examples
+from pipeline.cli.logs import configure_logs
 from pipeline.cli.numbers import Moment
 from pipeline.cli.options import config_option, load_running, running_directory_option
 from pipeline.cli.terminal import width
@@ -59,6 +60,7 @@ def at(
     settings = load_running(config, data_dir).settings
     from pipeline.index.following.past import past
 
+    configure_logs("warning", libraries=False)
     first = asyncio.run(past(settings, moment))
     second = asyncio.run(past(settings, against)) if against is not None else None
     answer = _answer(first, second, moment)

@@ -12,6 +12,7 @@ import click
 from connectors.process.stopping import Stop, done_before
 from pipeline.cli.failures import warn
 from pipeline.cli.groups import examples
+from pipeline.cli.logs import configure_logs
 from pipeline.cli.options import config_option, load_running, require_tokens, running_directory_option
 from schemas.settings import ClickHouse, Settings
 
@@ -41,6 +42,7 @@ def serve(config: Path | None, data_dir: Path | None) -> None:
     on_purpose = read_on_purpose(data_dir)
     settings = load_running(config, data_dir).settings
     require_tokens(settings, "page")
+    configure_logs("info", libraries=False)
     asyncio.run(_serve(settings, on_purpose))
 
 
@@ -61,13 +63,13 @@ async def _serve(settings: Settings, on_purpose: Mapping[str, str]) -> None:
     )
     stopped = Stop()
     stopped.at_signals()
-    work = []
+    pushes = []
     if settings.otlp.endpoint:
         from pipeline.otlp.push import Push
 
-        work.append(Push(settings.otlp.endpoint, page.fleet.figures, page.registry).run())
+        pushes.append(Push(settings.otlp.endpoint, page.fleet.figures, page.registry))
     await page.start()
-    tasks = [asyncio.create_task(each) for each in work]
+    tasks = [asyncio.create_task(each.run()) for each in pushes]
     try:
         click.echo(f"boards are on {page.url}")
         if await done_before(stopped, asyncio.create_task(_tell_unless_usable(settings.clickhouse))):

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import json
 import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
+import click
 import pytest
 import structlog
+from click.testing import CliRunner
 
+from connectors.process.foreign_logs import OWN_LOGGERS
+from pipeline.cli.commands.at import at
+from pipeline.cli.commands.serve import serve
 from pipeline.cli.logs import configure_logs
+from pipeline.index.following import past
 
 
 class Terminal(io.StringIO):
@@ -21,10 +30,11 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers, root.level
+    loggers = [logging.getLogger(name) for name in ("", *OWN_LOGGERS)]
+    before = [(logger.handlers, logger.level) for logger in loggers]
     yield
-    root.handlers, root.level = handlers, level
+    for logger, (handlers, level) in zip(loggers, before, strict=True):
+        logger.handlers, logger.level = handlers, level
 
 
 def logged(monkeypatch: pytest.MonkeyPatch, level: str, no_color: str = "") -> str:
@@ -54,6 +64,27 @@ def test_the_level_counts_and_libraries_log_only_what_is_wrong(
     steps = ("debug", "info", "warning", "error")
     assert [step for step in steps if f"kvlens-{step}" in text] == ours
     assert [step for step in steps if f"faust-{step}" in text] == theirs
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "does"), [(serve, [], "_serve"), (at, ["-60", "--json"], "_answer")]
+)
+def test_what_servers_and_questions_log_is_not_in_their_output(
+    monkeypatch: pytest.MonkeyPatch, command: click.Command, arguments: list[str], does: str
+) -> None:
+    def log(*_: object) -> Any:
+        structlog.get_logger("pipeline.here").warning("ours", url="http://me:hidden@here")
+        logging.getLogger("aiokafka").error("theirs")
+        return asyncio.sleep(0, {}) if does == "_serve" else {}
+
+    assert command.callback is not None
+    monkeypatch.setattr(sys.modules[command.callback.__module__], does, log)
+    monkeypatch.setattr(past, "past", lambda *_: asyncio.sleep(0))
+    result = CliRunner(env={"KVLENS_CONFIG": ""}).invoke(command, arguments)
+    assert result.exception is None
+    assert "ours" not in result.stdout
+    assert "theirs" not in result.stderr
+    assert json.loads(result.stderr)["url"] == "http://********@here"
 
 
 def test_a_terminal_gets_colours_unless_they_are_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
