@@ -13,10 +13,10 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics.export import MetricsData
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
+from connectors.process.errors import OperatorError
 from connectors.process.leaving import aside
 from connectors.process.limited_log import LogLimiter
 from connectors.process.registry import Registry
-from pipeline.errors import StoreUnavailable
 from pipeline.otlp.answer import Sent, judged
 from pipeline.otlp.points import metrics_data, range_end
 from schemas.metrics import Otlp
@@ -45,7 +45,7 @@ class Push:
         instance: str = "",
         timeout: float = TIMEOUT_SECONDS,
     ) -> None:
-        """`figures` may raise StoreUnavailable; `registry` gets the counter.
+        """`figures` may raise OperatorError; `registry` gets the counter.
 
         `instance` distinguishes processes that report different figures.
         """
@@ -76,7 +76,7 @@ class Push:
         """Post the newest range unless it is settled, and count the outcome."""
         try:
             families = [*(await self._figures()).collect()]
-        except StoreUnavailable as error:
+        except OperatorError as error:
             self._record("no_figures", str(error))
             return
         end = range_end(families)

@@ -15,6 +15,7 @@ import structlog
 from aiohttp import web
 
 from connectors.process.addresses import bracketed
+from connectors.process.errors import OperatorError
 from connectors.process.limited_log import LogLimiter
 from connectors.process.listening import ForeignPage, PortUnavailable, listening
 from connectors.process.login import Login
@@ -27,7 +28,7 @@ from pipeline.dashboards.page.question import BadQuestion, Question, parse
 from pipeline.dashboards.page.written_out import as_csv, with_values
 from pipeline.dashboards.panel import Board, Choice, Panel, used_parameters
 from pipeline.dashboards.queries import CHOICES
-from pipeline.errors import PipelineError, StoreBusy, StoreUnavailable
+from pipeline.errors import PipelineError, StoreBusy
 
 _log = structlog.get_logger(__name__)
 _limiter = LogLimiter()
@@ -217,7 +218,7 @@ async def _with_headers(request: web.Request, handler: Handler) -> web.StreamRes
         response = _problem(400, str(error))
     except StoreBusy as error:
         response = _problem(503, _too_much(error), busy=True)
-    except StoreUnavailable as error:
+    except OperatorError as error:
         response = _problem(503, str(error))
     except ForeignPage as refused:
         response = _problem(refused.status, refused.line)

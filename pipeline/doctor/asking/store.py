@@ -13,6 +13,7 @@ import msgspec
 from clickhouse_connect.driver.client import Client
 
 from connectors.process.addresses import shown
+from connectors.process.tls_files import CertificateUnreadable
 from pipeline.clickhouse.client import connect, store_unavailable
 from pipeline.clickhouse.migrations import applied_of, missing_of
 from pipeline.clickhouse.rights import LOCAL
@@ -105,9 +106,11 @@ async def ask_store(store: ClickHouse, seconds: float) -> StoreFacts:
     answers = _Answers(shown(store.url))
 
     def ask() -> None:
-        _ask(bounded, answers)
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(ended.set)
+        try:
+            _ask(bounded, answers)
+        finally:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(ended.set)
 
     # A daemon: a server that answers nothing must not keep the process from ending.
     threading.Thread(target=ask, name="ask-store", daemon=True).start()
@@ -155,6 +158,9 @@ def _ask(store: ClickHouse, answers: _Answers) -> None:
         answers.connected = isinstance(error, StoreBusy) and error.lacks != "answer"
         answers.unavailable = None if answers.connected else error.reason
         answers.advice = error.advice
+        return
+    except CertificateUnreadable as error:
+        answers.unavailable, answers.advice = str(error), "correct it, or make the file readable"
         return
     answers.connected = True
     try:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from structlog.testing import capture_logs
 
+from connectors.process.errors import OperatorError
 from connectors.process.registry import Registry
+from connectors.process.tls_files import CertificateUnreadable
 from pipeline.cli.commands.serve import _serve
 from pipeline.dashboards.fleet_metrics.collection import FleetMetrics
 from pipeline.dashboards.page.answers import Answers
+from pipeline.dashboards.page.server import PageUnavailable
 from pipeline.errors import StoreUnavailable
 from pipeline.otlp.push import Push
 from schemas.fleet_metrics import Fleet
@@ -164,9 +169,16 @@ async def test_an_answer_that_never_ends_holds_up_nothing(taking: Receiver) -> N
     assert len(taking.requests) == 2
 
 
-async def test_without_figures_nothing_is_posted(taking: Receiver) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreUnavailable("a store", "it took too long"),
+        CertificateUnreadable("clickhouse", "password_file", "a file", "it is empty"),
+    ],
+)
+async def test_without_figures_nothing_is_posted(taking: Receiver, error: OperatorError) -> None:
     async def none() -> Registry:
-        raise StoreUnavailable("a store", "it took too long")
+        raise error
 
     registry = Registry()
     await Push(taking.url, none, registry).look()
@@ -190,3 +202,15 @@ async def test_serve_posts_where_an_endpoint_is_set(free_port: Callable[[], int]
         serving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await serving
+
+
+@pytest.mark.filterwarnings("error")
+async def test_serve_begins_no_push_where_the_page_cannot_listen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = Settings(
+            page=Page(port=taken.getsockname()[1]),
+            otlp=OtlpSettings(endpoint="http://127.0.0.1:1/v1/metrics"),
+        )
+        with pytest.raises(PageUnavailable):
+            await _serve(settings, {})
+        gc.collect()
