@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import zlib
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -16,7 +17,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 def unzipped(path: Path) -> BinaryIO:
     """Open a file for reading its content, unpacked.
 
-    Raises OSError here; reading a damaged file raises OSError, EOFError or zlib.error.
+    Raises OSError here; reading a damaged file raises EOFError, gzip.BadGzipFile or, of zstd too, zlib.error.
     """
     file = path.open("rb")
     beginning = file.peek(4)[:4]
@@ -73,7 +74,7 @@ class _Frames(io.RawIOBase):
         try:
             found = self._decoder.decompress(packed)
         except zstandard.ZstdError as error:
-            raise OSError(f"the file is damaged: {error}") from error
+            raise zlib.error(str(error)) from error
         self._rest = self._decoder.unused_data if self._decoder.eof else b""
         return found
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,6 +127,13 @@ def test_a_newer_version_and_damage_in_the_middle_are_told(tmp_path: Path):
         (tmp_path / "bad").write_bytes(damaged)
         with pytest.raises(RecordingError, match=problem):
             read(tmp_path / "bad")
+
+
+def test_damage_in_a_packed_file_is_told(tmp_path: Path):
+    packed = zstandard.compress(write(tmp_path / "whole", [Frame(0, 1.0, (bytes(range(256)) * 99,))] * 9))
+    (tmp_path / "bad").write_bytes(packed[: len(packed) // 2] + b"\xff" * len(packed))
+    with pytest.raises(RecordingError, match="bad: damaged: zstd decompressor error"):
+        read(tmp_path / "bad")
 
 
 @pytest.mark.parametrize(
