@@ -70,20 +70,24 @@ class DirectoryLock:
     def _acquire(self, patience: float) -> None:
         self.path.mkdir(DIRECTORY_RIGHTS, parents=True, exist_ok=True)
         lock = os.open(self.path / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_RIGHTS)
-        deadline = time.monotonic() + patience
+        try:
+            self._wait_for(lock, time.monotonic() + patience)
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(lock)
+            raise
+        self._descriptor = lock
+
+    def _wait_for(self, lock: int, deadline: float) -> None:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
+                return
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    owner = _owner(lock)
-                    os.close(lock)
-                    raise DirectoryInUse(self.path, owner) from None
+                    raise DirectoryInUse(self.path, _owner(lock)) from None
                 time.sleep(_POLL_SECONDS)
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        self._descriptor = lock
 
     def release(self) -> None:
         if self._descriptor is not None:

@@ -87,20 +87,22 @@ class ChildProcess:
         # Nobody writes to this pipe: its read end shows when the last process that inherited the write end is
         # gone, which waiting for the lifeline alone does not. Ports and file locks are free a moment later.
         self._end, held = os.pipe()
-        with open(self.log, "ab", opener=_private) as output:
-            self._process = subprocess.Popen(
-                behind_lifeline(command),
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                # Ctrl-C in a terminal reaches the starter only, which stops its children in order.
-                start_new_session=True,
-                # What it writes is for its owner alone, whatever the starter's umask is.
-                umask=UMASK,
-                pass_fds=[held, self._lock.descriptor],
-                env=lifeline_environment(environment),
-            )
-        os.close(held)
+        try:
+            with open(self.log, "ab", opener=_private) as output:
+                self._process = subprocess.Popen(
+                    behind_lifeline(command),
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=output,
+                    # Ctrl-C in a terminal reaches the starter only, which stops its children in order.
+                    start_new_session=True,
+                    # What it writes is for its owner alone, whatever the starter's umask is.
+                    umask=UMASK,
+                    pass_fds=[held, self._lock.descriptor],
+                    env=lifeline_environment(environment),
+                )
+        finally:
+            os.close(held)
 
     def wait_ready(self, ready: Callable[[], bool], seconds: float, advice: str) -> None:
         """Poll `ready` until it holds; raises ProcessFailed when the process ends before that.
@@ -145,6 +147,13 @@ class ChildProcess:
         process, self._process = self._process, None
         if process is not None:
             self._end_group(process)
+        end, self._end = self._end, None
+        if end is not None:
+            # Unlike select, poll takes descriptors of any number.
+            gone = select.poll()
+            gone.register(end, select.POLLIN)
+            gone.poll(_GONE_SECONDS * 1000)
+            os.close(end)
         self._lock.release()
 
     def _end_group(self, process: subprocess.Popen[bytes]) -> None:
@@ -153,13 +162,6 @@ class ChildProcess:
         process.wait()
         if process.stdin is not None:
             process.stdin.close()
-        if self._end is not None:
-            # Unlike select, poll takes descriptors of any number.
-            gone = select.poll()
-            gone.register(self._end, select.POLLIN)
-            gone.poll(_GONE_SECONDS * 1000)
-            os.close(self._end)
-            self._end = None
 
 
 def _private(path: str, flags: int) -> int:

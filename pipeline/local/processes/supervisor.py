@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from connectors.process.backoff import Backoff
-from pipeline.local.directory import DirectoryInUse
-from pipeline.local.processes.child_process import ProcessFailed
+from connectors.process.errors import OperatorError
 from pipeline.local.processes.launched import Launched
 from pipeline.local.processes.ports import KeptPorts
 
@@ -101,7 +100,7 @@ class Supervisor:
         watched.starting = True
         try:
             watched.service.launch()
-        except (ProcessFailed, DirectoryInUse) as error:
+        except (OperatorError, OSError) as error:  # a full disk, say, as may have ended it
             self._plan_restart(watched, self._clock(), f"did not start ({str(error).partition(chr(10))[0]})")
 
 

@@ -133,6 +133,22 @@ def test_the_command_dies_with_a_killed_lifeline(tmp_path: Path) -> None:
     child.kill()
 
 
+def test_a_process_that_cannot_be_made_leaves_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object, **__: object) -> None:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", no_room)
+    child = ChildProcess("thing", tmp_path, tmp_path / "log")
+    before = len(os.listdir("/proc/self/fd"))
+    child.claim()
+    with pytest.raises(BlockingIOError):
+        child.spawn(_SLEEPER)
+    child.kill()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_two_processes_do_not_share_a_directory(tmp_path: Path) -> None:
     first = _spawned(tmp_path, _SLEEPER)
     with pytest.raises(DirectoryInUse):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import signal
@@ -10,6 +11,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from pipeline.local.directory import DirectoryUnusable
 from pipeline.local.processes.child_process import ChildProcess, ProcessFailed
 from pipeline.local.processes.supervisor import LONGEST_PAUSE_SECONDS, STABLE_SECONDS, Supervisor
 
@@ -21,12 +25,12 @@ class Switch:
         self.name = name
         self.log = log
         self.running = False
-        self.refuses = False
+        self.refuses: Exception | None = None
         self.ready = True
 
     def launch(self) -> None:
         if self.refuses:
-            raise ProcessFailed(self.name, "refuses", "wait")
+            raise self.refuses
         self.log.append(f"start {self.name}")
         self.running = True
 
@@ -70,13 +74,21 @@ def test_a_part_that_is_long_in_starting_keeps_no_other_from_coming_back():
     assert said[-1] == "waits is running again"
 
 
-def test_pauses_grow_to_a_bound_and_a_part_that_ran_well_comes_back_at_once():
+@pytest.mark.parametrize(
+    "refuses",
+    [
+        ProcessFailed("a", "refuses", "wait"),
+        DirectoryUnusable(Path("a"), "No space left on device"),
+        OSError(errno.ENOSPC, "No space left on device"),
+    ],
+)
+def test_pauses_grow_to_a_bound_and_a_part_that_ran_well_comes_back_at_once(refuses: Exception):
     now = 0.0
     said: list[str] = []
     switch = Switch("a", [])
     supervisor = Supervisor(said.append, lambda: now)
     supervisor.launch("a", switch)
-    switch.running, switch.refuses = False, True
+    switch.running, switch.refuses = False, refuses
     starts = []
     for _ in range(4000):
         supervisor.check()
@@ -87,7 +99,7 @@ def test_pauses_grow_to_a_bound_and_a_part_that_ran_well_comes_back_at_once():
     assert starts[0] == 0.5
     assert pauses[:3] == [1.0, 2.0, 4.0]
     assert set(pauses[3:]) == {LONGEST_PAUSE_SECONDS}
-    switch.refuses = False
+    switch.refuses = None
     while not switch.running:
         supervisor.check()
         now += 0.25
