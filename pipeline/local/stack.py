@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from connectors.process.addresses import shown
+from connectors.process.addresses import bracketed, shown
 from pipeline.clickhouse import migrations
 from pipeline.kafka import topics
 from pipeline.local.directory import DataDirectory
@@ -173,7 +173,7 @@ class Stack:
         given, ports = getattr(self.settings, name), self._supervisor.ports
         port = ports.preferred(given.port) if given.port else ports.any()
         environment = {**self._environment, variable_of(name, "port"): str(port)}
-        url = self.urls[name] = f"http://{given.host}:{port}/"
+        url = self.urls[name] = f"http://{bracketed(given.host)}:{port}/"
         arguments = [command, "--data-dir", str(self._directory.path)]
         return self._launch_command(name, arguments, environment, f"{url}{ready}")
 

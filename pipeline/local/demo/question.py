@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import Request
 
 import msgspec
@@ -54,7 +54,7 @@ class IndexQuestion:
         try:
             with open_directly(request, timeout=_SECONDS) as answer:
                 found: Mapping[str, Any] = msgspec.json.decode(answer.read())
-        except (URLError, OSError, msgspec.DecodeError):
+        except (OSError, HTTPException, msgspec.DecodeError):
             return None
         self._answered = True
         return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from pipeline.local.processes.child_process import ChildProcess
@@ -49,5 +49,5 @@ def page_answers(url: str) -> bool:
     try:
         with open_directly(url, timeout=2) as answer:
             return bool(answer.status == 200)
-    except (URLError, OSError):
+    except (OSError, HTTPException):  # nobody, or somebody else, answers there
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +15,7 @@ import pytest
 from pipeline.local.demo import question
 from pipeline.local.demo.fleet import GROUPS, TIERED_TRAFFIC
 from pipeline.local.demo.question import answer_line, prompt_hashes
+from pipeline.local.processes.command import page_answers
 from pipeline.simulator.engine.settings import EngineSettings
 from pipeline.simulator.traffic.workload import arrivals
 from pipeline.simulator.wire.hashing import chain_digests, seed_digest
@@ -38,6 +40,21 @@ def test_an_answer_is_one_line() -> None:
     }
     assert answer_line(answer, 256) == "a 256, b 64, of 256 tokens; as of 0.0 s ago"
     assert answer_line({**answer, "instances": {}}, 256) == "nobody, of 256 tokens; as of 0.0 s ago"
+
+
+def test_what_is_no_http_is_no_answer(tmp_path: Path) -> None:
+    def greet() -> None:
+        for _ in range(2):
+            greeted, _ = taken.accept()
+            with greeted:
+                greeted.sendall(b"220 mail.example ESMTP\r\n")
+                greeted.recv(1 << 16)
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        threading.Thread(target=greet, daemon=True).start()
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/"
+        assert not page_answers(url)
+        assert question.IndexQuestion(tmp_path, url, "").ask() is None
 
 
 class _Index(BaseHTTPRequestHandler):
