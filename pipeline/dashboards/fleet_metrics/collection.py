@@ -63,7 +63,7 @@ class FleetMetrics:
     async def figures(self) -> Registry:
         """Return the gauges of `schemas.metrics.Fleet`, renewed at most once in FRESH_SECONDS."""
         async with self._turn:
-            if self._clock() - self._made_at >= FRESH_SECONDS:
+            if not self._within(FRESH_SECONDS, self._made_at):
                 self._figures = await self._collected()
                 self._made_at = self._clock()
             return self._figures
@@ -84,6 +84,10 @@ class FleetMetrics:
             tables = dict(zip(FAMILIES, answers, strict=True))
         return _gauges_of(newest, tables, end)
 
+    def _within(self, seconds: float, made_at: float) -> bool:
+        """Return whether it is less than this long ago; not so after the clock was set back."""
+        return 0 <= self._clock() - made_at < seconds
+
     async def _asked(self, family: Family, question: Question) -> list[tuple[object, ...]]:
         answer = await self._answers.of(f"fleet-metrics-{family.name}", family.sql, question)
         return list(zip(*answer.columns, strict=True))
@@ -91,7 +95,7 @@ class FleetMetrics:
     async def _tried(self, family: Family, question: Question) -> list[tuple[object, ...]] | None:
         if family is ADVICE and self._advice is not None:
             of, made_at, kept = self._advice
-            if of == question and self._clock() - made_at < ADVICE_SECONDS:
+            if of == question and self._within(ADVICE_SECONDS, made_at):
                 return kept
         try:
             rows = await self._asked(family, question)

@@ -28,7 +28,7 @@ from pipeline.index.following.applying import Applying, portions
 from pipeline.index.following.log_consumer import log_consumer
 from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.sources import Sources
-from pipeline.index.freshness import Freshness
+from pipeline.index.freshness import Freshness, PollTimes
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.checkpoints import Loaded, load
 from pipeline.kafka.identity import TopicWatch, require_same
@@ -175,6 +175,7 @@ class Follower:
         watch: TopicWatch,
     ) -> None:
         tidied, ready = 0.0, False
+        polled = PollTimes()
         while True:
             fetched = await self._fetched(consumer, places, watch)
             for place, records in fetched.items():
@@ -188,7 +189,7 @@ class Follower:
                         partition,
                         next_offset=self._states[partition].next_offset,
                         end=end,
-                        at=time.monotonic() - max(0.0, time.time() - looked / 1000),
+                        at=polled.of(partition, looked),
                     )
             if self._freshness.ready and not ready:
                 ready, seconds = True, time.monotonic() - self._began
