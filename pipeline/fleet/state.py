@@ -34,7 +34,7 @@ from pipeline.fleet.waiting import Due, WaitingChanges
 from pipeline.kafka.acceptance import residency_refusal
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.reading import windows
-from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, FleetSource, TableName
+from schemas.fleet_checkpoints import FORMAT, HEAD_KEY, TableName
 from schemas.reasons import OrderReason, SetAsideReason
 from schemas.residency import Decisions, ResidencyRecord
 from schemas.rows import Row
@@ -141,17 +141,18 @@ class FleetState(State[ResidencyRecord, Cut]):
         """Leave out the record at `offset`: earlier losses of its sources may be unknown from here on."""
         for name, source in self.names.sources.by_name.items():
             if refused.names(*name):
-                self._unsure(source)
+                until = max(source.seen, self._latest) + self._settings.horizon_seconds
+                source.unsure_until = max(source.unsure_until, until)
         self.next_offset = offset + 1
 
     def skip_removed(self, beginning: int) -> None:
-        """Go on at `beginning`: unapplied records before it are gone, and they may be of any source."""
-        for source in self.names.sources.by_name.values():
-            self._unsure(source)
-        self.next_offset = beginning
+        """Go on at `beginning`: unapplied records before it are gone, and they may be of any source.
 
-    def _unsure(self, source: FleetSource) -> None:
-        source.unsure_until = max(source.unsure_until, source.seen + self._settings.horizon_seconds)
+        Until when losses may be unknown shows the first window that is left (`_window_begins`).
+        """
+        for source in self.names.sources.by_name.values():
+            source.unsure_until = math.inf
+        self.next_offset = beginning
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply the record at `offset`, which `refusal` has accepted."""
@@ -263,6 +264,9 @@ class FleetState(State[ResidencyRecord, Cut]):
             )
             index.refills = no_refills()
         index.clock.counters[WINDOW] = window
+        for source in self.names.sources.by_name.values():
+            if source.unsure_until == math.inf:
+                source.unsure_until = (window + 1) * windows.WINDOW_SECONDS + self._settings.horizon_seconds
 
     def _trusts(self) -> dict[int, int]:
         """Return the worst trust of the sources that are in the tables, per space."""

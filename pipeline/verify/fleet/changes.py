@@ -190,8 +190,9 @@ class ChangesInOrder:
         """Forget all about a source."""
         del self._sources[name]
 
-    def set_aside(self, refused: RecordRefused) -> None:
-        """Note that what the sources of this record lost up to now may not be known."""
+    def set_aside(self, refused: RecordRefused, clock: float) -> None:
+        """Note that what the sources of this record lost up to now, event time `clock`, may not be known."""
         for (replica, dp_rank), source in self._sources.items():
             if refused.names(replica, dp_rank):
-                source.unsure_until = max(source.unsure_until, source.seen + self._horizon)
+                until = max(source.seen, clock) + self._horizon
+                source.unsure_until = max(source.unsure_until, until)

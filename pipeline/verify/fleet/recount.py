@@ -204,7 +204,7 @@ class FleetRecount:
 
     def set_aside(self, refused: RecordRefused) -> None:
         """Note that it is unknown what a record said of the sources that it names."""
-        self._order.set_aside(refused)
+        self._order.set_aside(refused, self._clock)
 
     def _move_to(self, at: float) -> None:
         """Move the clock, and its window, forward."""

@@ -15,6 +15,7 @@ from pipeline.fleet.kernel.refills import REFILL as ROW
 from pipeline.fleet.kernel.tables import BLOCK
 from pipeline.fleet.prefixes.shared import SHARED, _sum_of, shared_prefixes
 from pipeline.fleet.state import FleetState
+from pipeline.kafka.refusal import RecordRefused, SourceName
 from schemas.fleet_rows import FillsRow, HotPrefixRow, RedundancyRow
 from schemas.residency import EVICTED, FILLED, ResidencyRecord
 from schemas.setting_rows import HashGroupRow
@@ -105,6 +106,25 @@ def test_a_source_too_many_is_refused_and_a_chain_too_many_shares_the_last_name(
     lineages = [names.lineages.of(space, f"adapter{number}") for number in range(4)]
     assert lineages[2] is lineages[3]
     assert len(names.lineages.by_number) == 3
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["set aside", "removed by retention"])
+def test_after_lost_records_causes_are_unknown_for_a_horizon(removed: bool) -> None:
+    """However long the source was silent before: what is lost may have come shortly before the present."""
+    hours = 3600.0
+    state = state_of(record(0, FILLED, range(1, 4), START))
+    if removed:
+        state.skip_removed(100)
+        kept = dict([*state.cut(START).checkpoints, *state.cut(START + hours).checkpoints])
+        state = FleetState(0, Fleet(), carry_seconds=60.0, latest=kept)
+    state.apply(100, record(1, FILLED, range(10, 13), START + 30 * hours))
+    if not removed:
+        state.set_aside(101, RecordRefused("uneven_columns", "", (SourceName("r0", 0),)))
+    state.apply(102, record(0, FILLED, range(20, 23), START + 30.5 * hours))
+    state.apply(103, record(0, FILLED, range(30, 33), START + 31.1 * hours))
+    rows = [row for row in state.cut(START + 32 * hours).rows if isinstance(row, FillsRow)]
+    found = [(row.unknown_blocks, row.cold_blocks) for row in rows if row.replica == "r0"]
+    assert found[-2:] == [(3, 0), (0, 3)]
 
 
 @pytest.mark.parametrize(("store_only", "last"), [(False, "m6"), (True, "m5")])
