@@ -56,12 +56,14 @@ class Undecided:
     def give_up(self, record: ResidencyRecord, until: float, most: int) -> list[ResidencyRecord]:
         """Return what was not decided in time for changes up to `until`; all if more than `most` wait."""
         every = self.count > most
-        names = {
+        # In the order in which they came, as the agent takes them: it decides which session is the first of
+        # those that hash alike.
+        names = dict.fromkeys(
             _name(said)
             for said in self._waiting
             if every or min(_times(said), default=math.inf) < until - LONGEST
-        }
-        self._given_up |= names
+        )
+        self._given_up.update(names)
         return [_with(record, [said]) for name in names for said in self._take(name, None)]
 
     def before(self, until: float) -> float:

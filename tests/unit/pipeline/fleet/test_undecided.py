@@ -6,7 +6,9 @@ import pytest
 
 from pipeline.errors import CheckpointDamaged
 from pipeline.fleet.state import FleetState
-from pipeline.fleet.undecided import LONGEST
+from pipeline.fleet.undecided import LONGEST, Undecided
+from pipeline.verify.fleet import undecided as recounted
+from schemas.fleet_checkpoints import FleetUndecided
 from schemas.fleet_rows import FillsRow
 from schemas.residency import ResidencyRecord, SourceChanges
 from schemas.settings import Fleet
@@ -80,6 +82,17 @@ def test_nobody_waits_for_ever() -> None:
     shard.read(late + 1.0 + ORDER, came("p", late + 1.0, 4), came("d", late + 1.0, 4, undecided=True))
     assert shard.read(late + 5.0 + ORDER, said("d", receives=True))["d"] == {"peer": 1, "transferred": 1}
     assert not shard.state.take_out_of_order()
+
+
+def test_agent_and_recount_give_up_in_the_order_in_which_changes_came() -> None:
+    names = [f"r{number * 7 % 30}" for number in range(30)]
+    record = ResidencyRecord(0, 0, 0, [came(name, START, 1, undecided=True) for name in names], 1, START, 0.0)
+    agent, recount = Undecided({}), recounted.Undecided(FleetUndecided())
+    agent.decided(record)
+    recount.of(record)
+    given_up = agent.given_up(record, START + LONGEST + 1.0, 1000)
+    assert [late.sources[0].replica for late in given_up] == names
+    assert recount.give_up(record, START + LONGEST + 1.0, 1000) == given_up
 
 
 def test_no_more_wait_than_changes_may() -> None:
