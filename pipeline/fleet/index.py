@@ -111,7 +111,7 @@ class Index:
         if used + coming > capacity * LOAD or _sparse(used, coming, capacity):
             self.pairs = _moved(self.pairs, copy_pairs, _capacity_to_stay(used + coming))
         remembered, capacity = int(counters[TAIL] - counters[HEAD]), len(self.losses)
-        needed = min(remembered + coming, max_losses)
+        needed = max(remembered, min(remembered + coming, max_losses))
         if needed > capacity or _sparse(remembered, coming, capacity):
             self._move_losses(max(SMALLEST, 1 << (needed - 1).bit_length()))
 

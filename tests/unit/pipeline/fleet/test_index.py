@@ -6,6 +6,8 @@ import pytest
 
 from pipeline.fleet import index
 from pipeline.fleet.index import Index
+from pipeline.fleet.kernel.counts import TAIL
+from pipeline.fleet.packing import rows_in
 from pipeline.fleet.state import FleetState
 from schemas.residency import EVICTED, FILLED
 from schemas.settings import Fleet
@@ -49,6 +51,14 @@ def test_losses_do_not_grow_without_need(
     state = state_with(losses, max_ghosts=max_ghosts)
     state.index.grow_early(max_losses=max_ghosts)
     assert len(state.index.losses) == 1024
+
+
+def test_losses_beyond_a_limit_that_was_lowered_stay_until_they_leave() -> None:
+    full = Index({}, rows_in({}))
+    full.clock.counters[TAIL] = 150_000
+    full._move_losses(1 << 21)
+    full.make_room(1, blocks_each=1, max_losses=1000)
+    assert len(full.losses) == 1 << 18
 
 
 @pytest.mark.parametrize(("blocks", "slots"), [(600, 1024), (700, 2048), (770, 2048)])
