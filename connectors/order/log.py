@@ -11,7 +11,7 @@ from connectors.normalise.columns import EVENTS, FINGERPRINT, NO_RANK, PAYLOAD_B
 from connectors.normalise.forwarding import NOTHING_FORWARDED, Forwarding
 from connectors.normalise.normaliser import Normaliser
 from connectors.normalise.scanned import Scanned
-from connectors.normalise.wire import LARGE_PAYLOAD_BYTES, MAX_BATCH_BYTES
+from connectors.normalise.wire import MAX_BATCH_BYTES
 from connectors.order.backlog import Message
 from connectors.order.counts import StreamCounts
 from connectors.order.gathered import Waiting
@@ -26,18 +26,12 @@ from schemas.events import (
     EventsRecord,
     Gap,
     Opened,
-    Removed,
-    Stored,
     Undecodable,
 )
 from schemas.hashing.content import SCHEME
 from schemas.reasons import ClosedReason, GapReason, Remark
 from schemas.settings import Connector, hash_domain
 
-_BATCH_BYTES = 40
-_STORED_BYTES = 90
-_REMOVED_BYTES = 30
-_NOTICE_BYTES = 80
 _REMARKED: Mapping[str, Remark] = {
     "unknown_type": "unknown_type",
     "no_identity": "no_identity",
@@ -195,7 +189,7 @@ class SourceLog:
         # It may have waited while batches that came later were taken.
         received_at = max(self.counts.last_received_at, batch.received_at)
         self.took(1, batch.engine_events, skipped, payload_bytes, received_at, batch.ts)
-        self.runs.add(batch, self.account_for(batch, payload_bytes), now, fingerprint, reached)
+        self.runs.add(batch, self.account_for(batch), now, fingerprint, reached)
 
     def take_scanned(
         self, position: SequencePosition, scanned: Scanned, first: int, end: int, received_at: float
@@ -293,27 +287,23 @@ class SourceLog:
             self.runs.incarnation = max(int(now * 1e6), 1)
         self.begun = True
         self._tell(event)
-        self.runs.add(Batch(None, now, now, [event]), _BATCH_BYTES + _NOTICE_BYTES, now)
+        batch = Batch(None, now, now, [event])
+        self.runs.add(batch, len(_encode(batch)), now)
 
-    def account_for(self, batch: Batch, payload_bytes: int) -> int:
-        """Count and report the Undecodables of a batch; return about how many bytes it takes in a record.
+    def account_for(self, batch: Batch) -> int:
+        """Count and report the Undecodables of a batch; return how many bytes it takes in a record.
 
         The events of a batch that is too large are replaced.
         """
-        if payload_bytes > LARGE_PAYLOAD_BYTES and len(_encode(batch)) > MAX_BATCH_BYTES:
+        size = len(_encode(batch))
+        if size > MAX_BATCH_BYTES:
             batch.events = [Undecodable("frame_too_large", batch.seq)]
-        size = _BATCH_BYTES
+            size = len(_encode(batch))
         for event in batch.events:
-            if isinstance(event, Removed):
-                size += _REMOVED_BYTES + len(event.hashes)
-            elif isinstance(event, Stored):
-                size += _STORED_BYTES + len(event.hashes)
-            else:
-                size += _NOTICE_BYTES
-                if isinstance(event, Undecodable):
-                    if (remark := _REMARKED.get(event.reason)) is not None:
-                        self.remark(remark, event.event_type or "")
-                    self._tell(event)
+            if isinstance(event, Undecodable):
+                if (remark := _REMARKED.get(event.reason)) is not None:
+                    self.remark(remark, event.event_type or "")
+                self._tell(event)
         return size
 
     def _tell(self, event: Event) -> None:

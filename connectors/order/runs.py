@@ -11,12 +11,14 @@ import msgspec
 
 from connectors.normalise.columns import END, FINGERPRINT, SEQ, START
 from connectors.normalise.scanned import Scanned
+from connectors.normalise.wire import MAX_BATCH_BYTES
 from connectors.order.records import PackedRecord
 from connectors.sources import Source
 from schemas.events import Batch, Closed, EventsRecord
 
-MAX_RUN_BYTES = 5 << 20
-"""Adding to a run never takes it beyond this, so that even as JSON it stays below the topic's 8 MB."""
+MAX_RUN_BYTES = MAX_BATCH_BYTES
+"""Adding to a run never takes it beyond this. As JSON it has up to two and a half times as many bytes, which
+is still below the topic's 8 MB."""
 
 Reached = tuple[str, tuple[int, int]]
 """Which of a source's publishers sent a batch, and (that publisher's session, its number of the batch)."""
@@ -52,7 +54,7 @@ class RunBuilder:
         """Records describe it as it is when they are closed."""
         self._hash_domain = hash_domain
         self._opened = opened
-        self._record_bytes = record_bytes if linger_seconds > 0 else 1
+        self._record_bytes = min(record_bytes, MAX_RUN_BYTES) if linger_seconds > 0 else 1
         self._linger_seconds = linger_seconds
         self._batches: list[Batch | _Encoded] = []
         self._packed = False
@@ -90,7 +92,7 @@ class RunBuilder:
     def add(
         self, batch: Batch, size: int, now: float, fingerprint: int = 0, reached: Reached | None = None
     ) -> None:
-        """Append a notice, or a batch with its payload's fingerprint; `size` estimates its packed bytes.
+        """Append a notice, or a batch with its payload's fingerprint; `size` is its packed bytes.
 
         `reached` goes into the record that holds the batch.
         """
@@ -112,6 +114,8 @@ class RunBuilder:
             start = starts[first]
             # As in `add`, the batch that reaches the size is the last one of its run.
             last = min(bisect_left(ends, start + self._record_bytes - self._bytes, first, end), end - 1)
+            if last > first and self._bytes + ends[last] - start > MAX_RUN_BYTES:
+                last -= 1
             data = scanned.encoded[start : ends[last]].tobytes()
             self._append(_Encoded(last + 1 - first, data), len(data), now)
             self._packed = True

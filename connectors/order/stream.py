@@ -218,7 +218,7 @@ class SourceStream:
             log.ranked(log.normaliser.rank)
             payload_bytes += len(payload)
             published_at = batch.ts
-            add(batch, log.account_for(batch, len(payload)), received_at, fingerprint)
+            add(batch, log.account_for(batch), received_at, fingerprint)
         if batches:
             log.took(batches, engine_events, skipped, payload_bytes, received_at, published_at)
         return other

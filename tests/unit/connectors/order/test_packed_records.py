@@ -9,12 +9,15 @@ import pytest
 
 from connectors.frames.bundle import Bundle
 from connectors.order.gathered import Gathered
+from connectors.order.log import NOBODY, SourceLog
 from connectors.order.records import PackedRecord, came_at, mention_of
 from connectors.order.runs import MAX_RUN_BYTES
 from connectors.order.stream import SourceStream
 from connectors.order.together import scanned_together
+from connectors.publish.producer import MAX_REQUEST_BYTES
 from connectors.sources import Source
-from schemas.events import Batch, Cleared, Closed, EventsRecord
+from schemas.events import Accessed, Batch, Cleared, Closed, Event, EventsRecord, Removed, Stored
+from schemas.json_form import to_json
 from schemas.settings import Connector
 from tests.support.inputs.captures import NAMES, captured_frames
 from tests.support.inputs.troubled_frames import troubled
@@ -128,6 +131,25 @@ def test_a_record_does_not_outgrow_the_topics_limit() -> None:
     records = source.feed_all(bundle(0, 300, 8_000), NOW) + source.flush()
     assert len(batches(records)) == 301
     assert max(len(encode(record)) for record in records) < MAX_RUN_BYTES + 1_000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Stored(bytes(16_000), 16, 32_000),
+        Stored(bytes(16_000), 16, 32_000, links=bytes(16_000)),
+        Removed(bytes(16_000)),
+        Accessed(bytes(16_000)),
+    ],
+)
+def test_nor_does_it_as_json_whatever_it_holds(event: Event) -> None:
+    log = SourceLog(SOURCE, Connector(record_bytes=4 << 20), NOBODY, None, NOW)
+    for seq in range(400):
+        batch = Batch(seq, NOW, NOW, [event])
+        log.take_decoded(batch, seq, 100_000, 0, NOW, missing="replay_holes")
+    records = log.take_closed()
+    assert records
+    assert max(len(to_json(record)) for record in records) < MAX_REQUEST_BYTES
 
 
 def test_a_life_ends_in_a_record_that_is_not_packed() -> None:
