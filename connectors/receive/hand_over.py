@@ -25,6 +25,8 @@ class HandOver:
         self.waiting_bytes = 0
         """Bytes put and not yet released."""
         self._unseen_bytes: dict[Key | Listening, int] = {}
+        self._left_out: dict[Key, Received] = {}
+        """What `put_left_out` appended and `take` has not returned yet."""
         self.ended = False
         """Whether nothing more will arrive."""
         self._failure: BaseException | None = None
@@ -117,8 +119,16 @@ class HandOver:
         self._arrived.append(Received(source, Bundle.of(()), now, 0, last=True))
 
     def put_left_out(self, source: Key, messages: int, now: float) -> None:
-        """Append how many messages of a paused peer were dropped; `wake_loop` must follow."""
-        self._arrived.append(Received(source, Bundle.of(()), now, 0, left_out=messages))
+        """Append how many messages of a paused peer were dropped, or add them to what waits of these.
+
+        `wake_loop` must follow. However long the loop takes nothing, little waits.
+        """
+        with self._lock:
+            waiting = self._left_out.get(source)
+            if waiting is None:
+                waiting = self._left_out[source] = Received(source, Bundle.of(()), now, 0)
+                self._arrived.append(waiting)
+            waiting.left_out += messages
 
     def end(self, failure: BaseException | None) -> None:
         """Let nothing more arrive; with a failure, `take` raises it after all that was put."""
@@ -141,6 +151,8 @@ class HandOver:
 
     def _see(self, received: Received) -> None:
         with self._lock:
+            if self._left_out.get(received.source) is received:
+                del self._left_out[received.source]
             unseen = self._unseen_bytes.get(received.source, 0) - received.size
             if unseen > 0:
                 self._unseen_bytes[received.source] = unseen

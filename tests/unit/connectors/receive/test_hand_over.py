@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from connectors.frames.bundle import Bundle
 from connectors.receive.hand_over import HandOver
-from connectors.receive.received import MESSAGE_OVERHEAD_BYTES
+from connectors.receive.received import MESSAGE_OVERHEAD_BYTES, Key, Received
 
 
 def test_it_is_full_until_half_of_it_is_free_whatever_is_put_meanwhile() -> None:
@@ -24,3 +24,20 @@ def test_it_is_full_until_half_of_it_is_free_whatever_is_put_meanwhile() -> None
     assert (hand_over.full, woken) == (True, [])
     hand_over.release(1)
     assert (hand_over.full, woken) == (False, [True])
+
+
+def test_what_is_left_out_waits_as_one_while_nothing_is_taken() -> None:
+    hand_over = HandOver(10_000, lambda: None)
+    for number in range(1_000):
+        hand_over.put_left_out(("a", 0), 2, float(number))
+        hand_over.put_left_out(("b", 0), 1, float(number))
+
+    def taken() -> list[tuple[Key, int]]:
+        found = []
+        while isinstance(received := hand_over.take(), Received):
+            found.append((received.source, received.left_out))
+        return found
+
+    assert taken() == [(("a", 0), 2_000), (("b", 0), 1_000)]
+    hand_over.put_left_out(("a", 0), 3, 0.0)
+    assert taken() == [(("a", 0), 3)]
