@@ -25,8 +25,10 @@ class IdleReports:
         before, self._since = self._since, {}
         due: list[SourceKey] = []
         for source, heard_at in heard:
-            since = max(before.get(source, now), heard_at)
-            # Setting the clock back must not delay a report.
+            since = before.get(source, now)
+            # A time ahead is from before the clock was set back: it neither delays a report nor repeats it.
+            if since < heard_at <= now:
+                since = heard_at
             if not now - IDLE_SECONDS < since <= now:
                 due.append(source)
                 since = now
