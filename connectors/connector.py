@@ -36,13 +36,7 @@ CLOSING_SECONDS = 0.3
 """Extra time for closing connections: what was not written by then is given up."""
 
 
-async def run(
-    settings: Settings,
-    *,
-    stop: Stop,
-    partitions: int | None = None,
-    file: SettingsFile | None = None,
-) -> None:
+async def run(settings: Settings, *, stop: Stop, file: SettingsFile | None = None) -> None:
     """Read the sources of the settings until `stop` is set, then publish what was received and return.
 
     Waits for a broker, topics and rights that do not exist yet, and follows the replicas of `file`.
@@ -52,7 +46,7 @@ async def run(
     keep_zstd_contexts()
     connector = Connector(settings, file)
     try:
-        if await done_before(stop, asyncio.create_task(connector.start(partitions))):
+        if await done_before(stop, asyncio.create_task(connector.start())):
             await connector.run_until(stop)
     finally:
         await connector.stop(stop.within)
@@ -103,7 +97,7 @@ class Connector:
         door = Door(lmcache, servers, self._telemetry, most_bytes=settings.connector.max_frame_bytes)
         return servers, reader if lmcache.topic else None, door if lmcache.port else None
 
-    async def start(self, partitions: int | None = None) -> None:
+    async def start(self) -> None:
         """Connect to Kafka and begin to read the sources; see `run` for what it raises."""
         raise_limit()
         gc.collect()
@@ -126,7 +120,7 @@ class Connector:
             lambda source: (servers if source in servers.streams else reading).connected(source),
         )
         await self._pages.start()
-        await self._waiting.until(lambda: self._publisher.start(partitions))
+        await self._waiting.until(self._publisher.start)
         await self._waiting.until(self._positions.start)
         self._receives = True
         reading.start()

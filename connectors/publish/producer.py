@@ -78,3 +78,12 @@ async def stopped(producer: AIOKafkaProducer, seconds: float = STOP_SECONDS) -> 
     """Stop a producer without waiting for records that it may never get acknowledged."""
     with contextlib.suppress(*KAFKA_FAILURES):
         await ended_within(seconds, producer.stop())
+
+
+async def retired(producer: AIOKafkaProducer) -> None:
+    """Stop a producer once all that is in flight in it was acknowledged or failed, however long that takes.
+
+    If its stop is cut short, its connections and tasks stay for ever.
+    """
+    with contextlib.suppress(*KAFKA_FAILURES):
+        await producer.stop()

@@ -34,6 +34,7 @@ from connectors.publish.producer import (
     connected,
     looked_up,
     partitions_of,
+    retired,
     stopped,
 )
 from schemas.events import EventsRecord
@@ -93,6 +94,8 @@ class Publisher:
         self._lanes: list[_Lane] = []
         self._producer: AIOKafkaProducer | None = None
         self._replacing = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
+        """Stops of replaced producers; other lanes may still have a batch in flight in them."""
         self.unacknowledged_bytes = 0
         self._changed = asyncio.Event()
         self._growth = Growth(
@@ -141,8 +144,8 @@ class Publisher:
         """False before the start, while `room` would wait, and while Kafka is slow to acknowledge."""
         return bool(self._lanes) and not self.full and not any(lane.delayed for lane in self._lanes)
 
-    async def start(self, partitions: int | None = None) -> None:
-        """Connect; `partitions` skips asking the broker. A start that failed may be repeated.
+    async def start(self) -> None:
+        """Connect. A start that failed may be repeated.
 
         Raises BrokerUnreachable, LoginRefused, TopicMissing, TopicHidden, RightMissing,
         CertificateUnreadable, and what `prefixes` does.
@@ -152,7 +155,7 @@ class Publisher:
         deadline = asyncio.get_running_loop().time() + START_SECONDS
         try:
             options = client_options(self._kafka)
-            partitions = partitions or await looked_up(options, self.topic)
+            partitions = await looked_up(options, self.topic)
             producer = await connected(self._settings, options, deadline)
         except KAFKA_FAILURES as error:
             raise BrokerUnreachable(self._kafka.bootstrap_servers, failure_reason(error)) from error
@@ -197,7 +200,7 @@ class Publisher:
 
     async def stop(self, seconds: float = STOP_SECONDS) -> None:
         """End within `seconds`; what is not acknowledged by now is given up (see `drain`)."""
-        await ended(self._watching, *(lane.task for lane in self._lanes))
+        await ended(self._watching, *(lane.task for lane in self._lanes), *self._retiring)
         if self._producer is not None:
             await stopped(self._producer, seconds)
 
@@ -303,7 +306,9 @@ class Publisher:
                 return
             self._producer = None
             if broken is not None:
-                await stopped(broken)
+                retiring = asyncio.create_task(retired(broken), name="publish-retiring")
+                self._retiring.add(retiring)
+                retiring.add_done_callback(self._retiring.discard)
             deadline = asyncio.get_running_loop().time() + START_SECONDS
             try:
                 # A producer would not say why its login is refused.
