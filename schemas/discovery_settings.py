@@ -26,23 +26,23 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replay_endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")] | None = None
     """The engine's ZMQ replay socket, rank 0."""
     metrics_url: Annotated[str, Meta(pattern="^https?://")] | None = None
-    """The engine's Prometheus page; gives capacity, the engine's own hit counters and its prefill time."""
+    """The engine's Prometheus page: capacity, hit counters, prefill time."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Data-parallel ranks, each an event stream of its own."""
     first_rank: Annotated[int, Meta(ge=0, le=65_535)] = 0
-    """The first of them; TensorRT-LLM counts ranks over all hosts, and publishes on port + that number."""
+    """The first of them; TensorRT-LLM counts ranks over all hosts, and publishes on port + that."""
     tenant: Name = "default"
     """Goes into every record; part of the hash domain."""
     hash_scheme: Name = "vllm-sha256-int64"
-    """How the engine hashes blocks; part of the hash domain. Hashes compare only inside one."""
+    """How the engine hashes blocks; part of the hash domain, inside which alone hashes compare."""
     topic: str = ""
     """ZMQ subscription prefix; empty takes every topic."""
     shared_sequence: bool = False
-    """The publisher numbers the messages of several emitters together, each under a topic: `topic` is then
-    the whole topic of this one."""
+    """The publisher numbers messages of several emitters together, each under a topic: `topic` is the whole
+    one of this emitter."""
     role: Role = ""
-    """`decode` or `both`: it receives KV that others computed; `prefill`: it does not; empty: the engine's
-    counters show it."""
+    """`decode`, `both`: it receives KV that others computed; `prefill`: it does not; empty: its counters show
+    it."""
 
     @property
     def ranks(self) -> range:
@@ -54,7 +54,7 @@ class DnsName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A host name, such as that of a headless service. Each address is a replica with id `address:port`."""
 
     name: Annotated[str, Meta(pattern="^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=253)]
-    """Name to resolve, with the system's resolver."""
+    """Name that the system's resolver knows."""
     model: Name
     """Model of all its engines."""
     port: Port = 5557
@@ -64,7 +64,7 @@ class DnsName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: Port | None = None
     """Port of their Prometheus pages, `http://address:port/metrics`."""
     family: Literal["ipv4", "ipv6"] = "ipv4"
-    """Kind of address to take, so that an engine with one of each is not read twice."""
+    """Kind of address to take."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Like that of a replica."""
     tenant: Name = "default"
@@ -85,27 +85,27 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespaces: tuple[Namespace, ...] = ()
     """Empty: that of the connector. `["*"]`: all. With `*` or more than one, ids are `namespace/pod`."""
     selector: str = ""
-    """Labels of the pods, as `kubectl get pods --selector` takes them; empty: those of the preset."""
+    """Labels, as `kubectl get pods --selector` takes them; empty: those of the preset."""
     model: Name | None = None
     """Model of pods that have it in no annotation, label or topic."""
     model_label: str = ""
     """Label that holds the model; empty: that of the preset."""
     port: Port = 5557
-    """Port of a pod's first rank, unless an annotation, the engine or a port named `kv-events` gives it."""
+    """Of a pod's first rank, unless an annotation, the engine or a port named `kv-events` gives it."""
     port_base: Port | None = None
-    """Port of rank 0, where ranks are counted over several pods and rank r is on this port + r."""
+    """Port of rank 0, where ranks are counted over several pods and rank r is on this + r."""
     replay_port: Port | None = None
     """Port of the replay socket, unless something else gives it; further ranks count on."""
     http_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
-    """Port of the engines' HTTP servers; not set: that of the preset; 0: they are never asked."""
+    """Of the engines' HTTP servers; not set: that of the preset; 0: they are never asked."""
     metrics_port: Port | None = None
-    """Port of their Prometheus pages, `http://address:port/metrics`; not set: `http_port`."""
+    """Of their Prometheus pages, `http://address:port/metrics`; not set: `http_port`."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Data-parallel ranks of each pod, unless an annotation or the engine gives them."""
     index_label: str = ""
     """Label with a pod's number among those of one engine; its first rank is that times its ranks."""
     max_replicas: Annotated[int, Meta(ge=1)] = 1000
-    """Most pods at a time, the oldest first; the connector leaves out and counts others."""
+    """Most pods at a time, the oldest first; others are counted and left out."""
     tenant: Name = "default"
     """Like that of a replica."""
     hash_scheme: Name = "vllm-sha256-int64"
@@ -117,9 +117,9 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_url: Annotated[str, Meta(pattern="^(https?://[^/?#@]+)?$")] = ""
     """API server; empty: that of the cluster that the connector runs in."""
     token_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/token"
-    """Token to log in with, read again for every request; empty: none."""
+    """Token of the login, read for every request; empty: none."""
     ca_file: str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
-    """Certificates (PEM) that the API server's is checked against; empty: the system's own."""
+    """Trusted certificates (PEM); empty: the system's own."""
 
 
 class BoundEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -130,13 +130,13 @@ class BoundEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Ports to listen on, one for each data-parallel rank that engines may have."""
     model: Name | None = None
-    """Model of all engines that connect; that of the topic when not set."""
+    """Model of all engines that connect; not set: that of the topic."""
     replay_endpoint: Annotated[str, Meta(pattern="^tcp://")] | None = None
-    """Replay socket of rank 0, such as `tcp://{pod}:5657`; `{pod}` is the topic's pod without its port."""
+    """Replay socket of rank 0, such as `tcp://{pod}:5657`: `{pod}` is the topic's, without a port."""
     metrics_url: Annotated[str, Meta(pattern="^https?://")] | None = None
     """Prometheus page of a pod, such as `http://{pod}:8000/metrics`."""
     max_replicas: Annotated[int, Meta(ge=1)] = 1000
-    """Most pods at a time; the connector refuses and counts the topics of others."""
+    """Most pods at a time; topics of others are counted and refused."""
     tenant: Name = "default"
     """Like that of a replica."""
     hash_scheme: Name = "vllm-sha256-int64"

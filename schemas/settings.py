@@ -13,63 +13,63 @@ Seconds = Annotated[float, Meta(gt=0)]
 
 
 class KafkaLogin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a Kafka is, and how to log in to it."""
+    """Where a Kafka is, and how to log in to it. New connections read the files again."""
 
     bootstrap_servers: Annotated[str, Meta(min_length=1)] = "127.0.0.1:9092"
     """Comma-separated host:port list."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """How to talk to the brokers; the SSL ones verify the host name."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
-    """Used with SASL_PLAINTEXT and SASL_SSL."""
+    """With the SASL protocols."""
     sasl_username: str = ""
-    """Used with SASL_PLAINTEXT and SASL_SSL, except for OAUTHBEARER."""
+    """With the SASL protocols, except for OAUTHBEARER."""
     sasl_password: str = ""
     """Secret; better `sasl_password_file`."""
     sasl_password_file: str = ""
-    """File with the password, instead of `sasl_password`; read again for each new connection."""
+    """File with the password, instead of `sasl_password`."""
     sasl_token_file: str = ""
-    """File with the token of OAUTHBEARER; read again for each new connection."""
+    """File with the token of OAUTHBEARER."""
     ssl_cafile: str = ""
-    """File of trusted certificates (PEM); the system's own when empty. Read again when it changes."""
+    """File of trusted certificates (PEM); empty: the system's own."""
     ssl_certfile: str = ""
-    """Client certificate (PEM), if the brokers ask for one. Read again when it changes."""
+    """Client certificate (PEM), if the brokers ask for one."""
     ssl_keyfile: str = ""
-    """Private key of the client certificate (PEM). Read again when it changes."""
+    """Its private key (PEM)."""
 
 
 class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
-    """Where the log is, and how kvlens writes records."""
+    """Where the log is, and how kvlens writes records. New connections read the files of the login again."""
 
     compression: Literal["none", "zstd"] = "zstd"
     """Of records: `none`, or `zstd` with gzip for figures and choices. Checkpoints have none."""
     record_format: Literal["msgpack", "json"] = "msgpack"
-    """Encoding of events, residency and choices. JSON takes more bytes, and more of the workers' time."""
+    """Of events, residency and choices. JSON takes more bytes, and more of the workers' time."""
     schema_registry_url: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
-    """Registry with Confluent's API, for what is written as JSON; `ssl_cafile` holds for it, too."""
+    """Registry with Confluent's API, for what is written as JSON; trusted by `ssl_cafile`."""
     schema_registry_username: str = ""
-    """Of the registry's basic authentication, if it wants one."""
+    """Of its basic authentication, if it wants one."""
     schema_registry_password_file: str = ""
     """File with its password; read when a process starts."""
     figures: bool = True
-    """Write the rows of replicas to `figures.v1` as well, for readers without ClickHouse."""
+    """Write rows of replicas to `figures.v1` as well, for readers without ClickHouse."""
     topic_prefix: str = "kvlens"
     """Beginning of every topic name, before a dot."""
     replication_factor: Annotated[int, Meta(ge=1)] = 1
     """Replicas of each topic that `kvlens topics apply` creates."""
     partitions: Annotated[int, Meta(ge=1, le=1024)] = 8
-    """Partitions of the topics that workers share: the most workers; fixed once topics are made."""
+    """Of the topics that workers share: the most workers; fixed once topics are made."""
     group: Name = "kvlens"
-    """Beginning of consumer group names; each agent appends its own name."""
+    """Beginning of the names of consumer groups."""
 
 
 class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the tables are."""
 
     url: Annotated[str, Meta(pattern="^https?://|^$")] = "http://127.0.0.1:8123"
-    """HTTP interface of the server, without a login; port 8123 unless it has one, with https 8443. Empty:
-    workers write no tables, only figures in Kafka and `/fleet/metrics`."""
+    """HTTP interface, without a login; without a port it is 8123, with https 8443. Empty: workers write no
+    tables, only figures in Kafka and `/fleet/metrics`."""
     database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
-    """Database of all kvlens tables; `kvlens migrate` creates it."""
+    """Database of all tables; `kvlens migrate` creates it."""
     username: str = "default"
     """Needs INSERT and SELECT on the database, and CREATE for `kvlens migrate`."""
     password: str = ""
@@ -77,13 +77,13 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     password_file: str = ""
     """File with the password, instead of `password`; read again when it changes."""
     ssl_cafile: str = ""
-    """File of trusted certificates (PEM); the system's own when empty. New connections read it again."""
+    """File of trusted certificates (PEM); empty: the system's own. New connections read it again."""
     ssl_certfile: str = ""
-    """Client certificate (PEM), if the server asks for one. It is the login where there is no password."""
+    """Client certificate (PEM), if the server asks for one: the login where there is no password."""
     ssl_keyfile: str = ""
-    """Private key of the client certificate (PEM)."""
+    """Its private key (PEM)."""
     cluster: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]*$")] = ""
-    """Name of the server's cluster over whose shards tables are spread; empty: one server."""
+    """Cluster over whose shards tables are spread; empty: one server."""
     engines: Literal["plain", "replicated", "replicated-database"] = "plain"
     """Tables on a cluster: `replicated…` where shards have several replicas, also of whole databases."""
     timeout_seconds: Seconds = 30.0
@@ -98,41 +98,41 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     linger_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
     """A run closes when its first batch is this old; 0 makes one record per batch."""
     hand_over_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
-    """Received frames waiting to be decoded; beyond it the connector leaves the sockets unread."""
+    """Received frames waiting to be decoded; beyond it sockets are left unread."""
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10)] = 16 << 20
     """Larger payloads count as `frame_too_large` and are not decoded."""
     send_timeout_seconds: Seconds = 120.0
-    """Longest time for a produce call, which is repeated, in order, until Kafka acknowledges it."""
+    """Longest time for a produce call; it is repeated until Kafka acknowledges it."""
     drain_seconds: Seconds = 3.0
     """Time to publish what was received in a graceful stop; SIGINT, `up` and `demo` give it less."""
     scrape_seconds: Seconds = 5.0
-    """Interval between two readings of an engine's own /metrics."""
+    """Interval of reading an engine's /metrics."""
     metrics_host: Name = "127.0.0.1"
-    """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
+    """Address of the metrics and health pages; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """Prometheus and health endpoint of the connector; 0 turns it off."""
+    """Their port; 0: none."""
     forward_session_ids: bool = False
-    """Keep the engines' session ids in the records, as keyed hashes."""
+    """Keep session ids in the records, as keyed hashes."""
     forward_salts: bool = False
-    """Keep the cache salts of requests in the records, as keyed hashes."""
+    """Keep cache salts in the records, as keyed hashes."""
     session_key_file: str = ""
-    """File with the key of the hashes of session ids and salts, 16 bytes or more."""
+    """File with the key of these hashes."""
     content_hashes: bool = False
     """Hash what blocks hold, so that replicas with other seeds, algorithms or engines compare; the same for
-    all connectors."""
+    all connectors, as its key."""
     content_key_file: str = ""
-    """File with the key of these hashes, 16 bytes or more, the same for the fleet; without one, readers of
-    the topics can confirm guesses of a block's text."""
+    """File with the key of these hashes; without one, readers of the topics can confirm guesses of a block's
+    text."""
     silent_seconds: Seconds = 300.0
     """A source neither connected nor heard for this long is closed: its blocks leave the fleet."""
     tail_seconds: Seconds = 10.0
-    """After this long without a batch, the connector asks the engine whether it lost the last ones."""
+    """After this long without a batch, the connector asks the engine whether some were lost."""
     replay_timeout_seconds: Seconds = 5.0
     """A replay is over when the engine adds nothing to it for this long."""
     backlog_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
     """Live batches that wait for missing ones before them; a source may take a quarter."""
     shard: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
-    """Share of the fleet that it reads: `i/n`, with i from 0 to n - 1, of n connectors."""
+    """Share of the fleet that it reads: `i/n`, with i from 0 to n - 1."""
 
 
 class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -141,59 +141,58 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: Literal["both", "replica", "fleet"] = "both"
     """Agents in the process; run them apart to scale them apart."""
     checkpoint_seconds: Seconds = 1.0
-    """Interval of writing tables and committing state. Up to four times as long where much is written,
-    eight times while the worker catches up."""
+    """Interval of writing tables and committing state; up to four times as long where much is written, eight
+    times while the worker catches up."""
     state_directory: str = ""
-    """Scratch space; empty: a temporary directory. A worker that died here is taken out of its groups."""
+    """Scratch space; empty: a temporary one. A worker that died here is taken out of its groups."""
     clear_scope: Literal["gpu", "all"] = "gpu"
-    """Media that an AllBlocksCleared without a medium empties; SGLang's empties all, whatever this says."""
+    """Media that an AllBlocksCleared without a medium empties; SGLang's empties all."""
     reannounced: Literal["auto", "off"] = "auto"
     """`auto`: stores of resident beginnings (`kv_cache_report_mode=full`) do not count again, until removals
     prove that they were copies. `off`: they are copies, as with `prompt_logprobs`."""
     fine_block_age_seconds: Seconds = 3600.0
-    """Age at which the worker drops fine-grained blocks that no event will ever remove."""
+    """Age at which fine-grained blocks are dropped, as no event will remove them."""
     max_clock_ahead_seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] = 5.0
-    """The time of receipt replaces engine timestamps further ahead of it, and the log's time of a record
-    replaces times of receipt further ahead of that."""
+    """The time of receipt replaces engine timestamps further ahead of it, and the log's time those of receipt
+    further ahead of that."""
     max_clock_behind_seconds: Seconds = 86400.0
     """The time of receipt replaces engine timestamps further behind it."""
     max_pool_sizes: Annotated[int, Meta(ge=1, le=10_000)] = 256
-    """Block sizes of a source, by medium and group: a row a window each. Others are left out."""
+    """Block sizes of a source, by medium and group: a row a window each; others are left out."""
     max_blocks: Annotated[int, Meta(ge=1, le=1 << 30)] = 20_000_000
     """Resident blocks of a source; stores of batches that may exceed it are left out."""
     max_itemised_blocks: Annotated[int, Meta(ge=1, le=1 << 24)] = 400_000
     """Blocks of a source kept one by one: of hybrid groups, copies that differ in block size; as many of
     known bytes, and as many that were announced again."""
     forget_seconds: Annotated[float, Meta(ge=600)] = 86400.0
-    """A source without any record for this long, while others have some, is forgotten; its blocks leave."""
+    """A source without a record for this long, while others have some, is forgotten; its blocks leave."""
     idle_carry_seconds: Seconds = 3600.0
-    """How long a source without any batch gets its occupancy rows carried forward."""
+    """How long a source without a batch still gets occupancy rows."""
     rollup_seconds: Seconds = 15.0
-    """Interval of computing changed minutes and hours again; four times as long while it catches up."""
+    """Interval of computing minutes and hours again; four times as long while it catches up."""
     stop_seconds: Seconds = 2.5
-    """Time to save and to compute minutes in a graceful stop, by SIGINT 2.5 s at most; the next start does
-    the rest."""
+    """Time to save and to compute minutes in a graceful stop, by SIGINT 2.5 s at most."""
     metrics_host: Name = "127.0.0.1"
-    """Address that the metrics and health pages listen on; in a pod usually 0.0.0.0."""
+    """Address of the metrics and health pages; in a pod usually 0.0.0.0."""
     metrics_port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """Prometheus and health endpoint of the worker; 0 turns it off."""
+    """Their port; 0: none."""
 
 
 class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the fleet agent remembers, per shard of the hash space."""
 
     horizon_seconds: Seconds = 3600.0
-    """How long lost blocks are remembered (event time); a block that comes back later counts as cold."""
+    """How long lost blocks are remembered (event time); what comes back later counts as cold."""
     max_ghosts: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
-    """Most losses that are remembered; the oldest are forgotten first."""
+    """Most losses that are remembered; the oldest go first."""
     sample_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    """Share of blocks that are followed, by hash, rounded to one in a whole number; figures are scaled up."""
+    """Share of blocks that are followed, rounded to one in a whole number; figures are scaled up."""
     hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
     """Prefixes listed per window and hash domain, by duplicated and by refilled tokens each; 0: none."""
     order_seconds: Annotated[float, Meta(ge=0, le=60)] = 2.0
     """A change counts this long after its event time: by how much clocks and delays may differ."""
     max_waiting: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
-    """Most changes of a shard that wait for other partitions, of 170 bytes; beyond it the earliest count."""
+    """Most changes of a shard, of 170 bytes, that wait for other partitions; beyond it the earliest count."""
     compare_after: Annotated[int, Meta(ge=0, le=1 << 30)] = 256
     """Returns to first blocks until a source that shares none is taken to hash differently; 0: never."""
 
@@ -204,15 +203,15 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     """As in the replicas' `model`."""
     kv_bytes_per_token: Annotated[int, Meta(ge=1)] | None = None
-    """KV-cache bytes of one token, all layers and groups; turns tokens into bytes in `capacity_gain`."""
+    """KV-cache bytes of one token, all layers and groups; gives the bytes in `capacity_gain`."""
     prefill_tokens_per_second: Annotated[float, Meta(gt=0)] | None = None
-    """Prompt tokens that a replica computes in a second, all its GPUs together, where the engine's counters
-    do not show it."""
+    """Prompt tokens that a replica computes in a second, all its GPUs together, where its counters do not
+    show it."""
     gpus_per_replica: Annotated[float, Meta(gt=0)] | None = None
     """GPUs of a replica, all its ranks together; without it there are no GPU-seconds and no costs."""
     gpu_hour_price: Annotated[float, Meta(ge=0)] | None = None
-    """Price of an hour of one GPU; without it there are no costs. A model whose block is taken out keeps its
-    last price (docs/figures.md)."""
+    """Price of an hour of one GPU; without it there are no costs. Without its block a model keeps the last
+    price (docs/figures.md)."""
     currency: Annotated[str, Meta(min_length=1, max_length=16)] = "USD"
     """Of `gpu_hour_price`; a label, nothing is converted."""
 
@@ -221,7 +220,7 @@ class Prefix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A name for prompts that begin alike, such as a system prompt."""
 
     first_block: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
-    """Hash of their first block, as the table of hot prefixes shows it: 16 hexadecimal digits."""
+    """Hash of their first block, as the table of hot prefixes shows it."""
     name: Name
     """What the boards call them."""
 
@@ -230,20 +229,20 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The built-in page of `kvlens serve`, `up` and `demo`."""
 
     host: Name = "127.0.0.1"
-    """Address that the page listens on; one that other machines reach needs a token."""
+    """Address that it listens on; one that other machines reach needs a token."""
     port: Port = 8080
-    """Port that the page listens on; if it is taken, `up` and `demo` use another one."""
+    """Its port; if it is taken, `up` and `demo` use another one."""
     token: str = ""
-    """Viewers of the page log in with it: at least 16 characters, better in a file. Empty: no login."""
+    """Viewers log in with it; better in a file. Empty: no login."""
     panel_seconds: Seconds = 20.0
-    """After this the store stops a panel's statement, whatever `clickhouse.timeout_seconds` says."""
+    """After this the store stops a panel's statement."""
 
 
 class Otlp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The fleet's figures for OpenTelemetry. Experimental: names follow its conventions, which are drafts."""
 
     endpoint: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+(/[^?#@\s]*)?)?$")] = ""
-    """Whole URL to post figures to, such as `http://127.0.0.1:4318/v1/metrics`; empty: none. For a login see
+    """Whole URL to post to, such as `http://127.0.0.1:4318/v1/metrics`; empty: none. For a login see
     docs/metrics.md."""
 
 
@@ -253,12 +252,11 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     host: Name = "127.0.0.1"
     """Address that it listens on; one that other machines reach needs a token."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8095
-    """Port that it listens on; 0: one that is free."""
+    """Its port; 0: one that is free."""
     token: str = ""
-    """Callers send it as a bearer token: at least 16 characters, better in a file. Empty: none."""
+    """Callers send it as a bearer token; better in a file. Empty: none."""
     share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
-    """Share of the events' partitions that it follows: `i/n`, with i from 0 to n - 1. Each index then knows
-    other replicas."""
+    """Share of the events' partitions, so of the replicas, that it follows: `i/n`, with i from 0 to n - 1."""
     choices: bool = False
     """Take routers' choices by `POST /choices` and write them to Kafka; off, an index writes nothing."""
 
@@ -267,30 +265,29 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Cache events of LMCache's servers, which the connector reads from Kafka or takes over HTTP."""
 
     models: str = ""
-    """Models of the servers, with commas; what they report of other models is counted and left out."""
+    """Models of the servers, with commas; others are counted and left out."""
     topic: str = ""
-    """Topic that the servers write to, in the Kafka of `[lmcache_kafka]`, or of `[kafka]` where that says
-    nothing; empty: none."""
+    """Topic that the servers write to, in the Kafka of `[lmcache_kafka]`, or else `[kafka]`; empty: none."""
     group: Name = "kvlens.lmcache"
-    """Consumer group in which the connector keeps how far it has read that topic."""
+    """Consumer group that keeps how far the connector has read it."""
     host: Name = "127.0.0.1"
     """Address that `POST /events` listens on; one that other machines reach needs a token."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 0
     """Port of `POST /events`, and of servers' heartbeats; 0 turns it off."""
     token: str = ""
-    """Servers send it as bearer token or as the password in their coordinator's URL: at least 16 characters,
-    better in a file. Empty: none."""
+    """Servers send it as bearer token or as the password in their coordinator's URL; better in a file. Empty:
+    none."""
     salt_key_file: str = ""
-    """File with the key of hashes of cache salts, 16 bytes or more; without it objects under a salt are left
-    out and counted."""
+    """File with the key of hashes of cache salts; without it objects under a salt are counted and left
+    out."""
     l2_prefetch_policy: Literal["default", "retain"] = "default"
-    """As the servers have it. With `default`, what they load from storage is left out of what memory
-    holds, gets and evicts."""
+    """As the servers have it. With `default`, what they load from storage is left out of what memory holds,
+    gets and evicts."""
     silent_seconds: Seconds = 3600.0
-    """What a server has counts as gone when nothing was heard of it for this long, or for 600 s if it made up
-    its id; heartbeats that come here count."""
+    """What a server has counts as gone after this long without a report or heartbeat, or 600 s if it made up
+    its id."""
     tenant: Name = "default"
-    """Part of the hash domain. Servers that hash chunks in another way need another one."""
+    """Part of the hash domain: another one for servers that hash chunks in another way."""
 
     @property
     def model_names(self) -> tuple[str, ...]:

@@ -29,8 +29,7 @@ from schemas.settings import SECRET_KEYS, Settings
 DOCS = attribute_docs(schemas.settings, schemas.discovery_settings)
 
 INTRODUCTION = """\
-kvlens reads one TOML file, `kvlens.toml`. Every key has a default except those of a replica, so the smallest
-useful file names the engines:"""
+kvlens reads one TOML file, `kvlens.toml`. The smallest useful one names the engines:"""
 
 SMALLEST = """\
 [[replicas]]
@@ -40,11 +39,11 @@ endpoint = "tcp://127.0.0.1:5557"
 """
 
 RULES = """\
-- **Environment.** Every key can come from the environment, which wins over the file: `KVLENS_`, the section,
-  two underscores, the key, in capitals; `[kafka] bootstrap_servers` is `KVLENS_KAFKA__BOOTSTRAP_SERVERS`.
-  Lists of blocks come as one JSON array each, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG`
-  names the file.
-- **Secrets** (marked below) can also come from a file: add `_FILE` to the variable and give the path.
+- **Environment.** Every key can come from the environment, which wins over the file:
+  `KVLENS_KAFKA__BOOTSTRAP_SERVERS` is `bootstrap_servers` of `[kafka]`. Lists of blocks come as one JSON array
+  each, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG` names the file.
+- **Secrets** (marked below) can also come from a file: add `_FILE` to the variable and give the path. Keys
+  of hashes have at least 16 bytes, tokens 16 characters.
 - **Mistakes stop the command**, with the path of the key. `kvlens config show` prints the settings that a
   process would use, without secrets.
 
@@ -144,7 +143,7 @@ def allowed(kind: Type) -> str:
         case StrType():
             return "text"
         case BoolType():
-            return "`true` or `false`"
+            return "boolean"
         case LiteralType(values=values):
             return ", ".join(code(json.dumps(value)) for value in values)
         case UnionType(types=parts):
