@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 from pipeline.index.answers import IndexState
@@ -11,24 +10,6 @@ from pipeline.index.questions.refused import QuestionRefused
 
 STALE_SECONDS = 5.0
 """An index that last knew the whole log longer ago than this is not ready, and its answers say so."""
-
-
-class PollTimes:
-    """When partitions were last polled, by a monotonic clock.
-
-    Kafka's client tells it by the wall clock, which may be set back while a broker is away.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[int, float]] = {}
-        """What the client told last, and when that was."""
-
-    def of(self, partition: int, told: int) -> float:
-        """Return when a partition was polled; `told`: in milliseconds since the epoch."""
-        known = self._known.get(partition)
-        if known is None or known[0] != told:
-            known = self._known[partition] = told, time.monotonic() - max(0.0, time.time() - told / 1000)
-        return known[1]
 
 
 class Freshness:

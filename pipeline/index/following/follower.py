@@ -27,8 +27,9 @@ from pipeline.errors import (
 from pipeline.index.following.applying import Applying, portions
 from pipeline.index.following.log_consumer import log_consumer
 from pipeline.index.following.partition import IndexedPartition
+from pipeline.index.following.poll_times import PollTimes
 from pipeline.index.following.sources import Sources
-from pipeline.index.freshness import Freshness, PollTimes
+from pipeline.index.freshness import Freshness
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.checkpoints import Loaded, load
 from pipeline.kafka.identity import TopicWatch, require_same

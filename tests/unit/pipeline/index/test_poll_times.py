@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pipeline.index.freshness import PollTimes
+from pipeline.index.following.poll_times import PollTimes
 
 
 def test_a_clock_that_is_set_back_makes_no_old_poll_young(monkeypatch: pytest.MonkeyPatch) -> None:
