@@ -24,6 +24,7 @@ from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from connectors.process.limited_log import LogLimiter
 from pipeline.applying.set_aside import DETAIL_CHARACTERS
+from pipeline.errors import KafkaUnavailable
 from pipeline.kafka.acceptance import accepted_choice, require_time_of_the_log
 from pipeline.kafka.committed import committed_before
 from pipeline.kafka.membership import group_name
@@ -77,6 +78,9 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         self._group = group_name(settings.kafka, CHOICES)
         self._limiter = LogLimiter()
         self._consumer: AIOKafkaConsumer | None = None
+        self._taking_over = asyncio.Lock()
+        self._failed: Exception | None = None
+        """Why an assignment could not be taken over."""
 
     async def run(self) -> None:
         """Write until cancelled. Raises CertificateUnreadable and RowsRefused.
@@ -86,7 +90,7 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         while True:
             try:
                 await self._follow()
-            except KAFKA_FAILURES as error:
+            except (*KAFKA_FAILURES, KafkaUnavailable) as error:
                 if (suppressed := self._limiter.admit("Kafka away")) is not None:
                     _log.warning("choices wait for Kafka", reason=failure_reason(error), **suppressed)
             await asyncio.sleep(_AGAIN_SECONDS)
@@ -102,16 +106,24 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
             max_poll_interval_ms=_POLL_MS,
             **client_options(self._settings.kafka),
         ) as consumer:
-            self._consumer = consumer
+            self._consumer, self._failed = consumer, None
             consumer.subscribe([self._topic], listener=self)
-            async with self._started_producer() as producer:
-                while True:
-                    began = time.monotonic()
-                    fetched = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_RECORDS)
-                    if fetched:
-                        await self._write(fetched, producer)
-                        await self._commit(consumer, fetched)
-                    await asyncio.sleep(max(0.0, began + self._every - time.monotonic()))
+            try:
+                async with self._started_producer() as producer:
+                    while True:
+                        began = time.monotonic()
+                        fetched = await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_RECORDS)
+                        # Fetching does not wait for the listener, which has to see what was committed before.
+                        async with self._taking_over:
+                            if self._failed is not None:
+                                raise self._failed
+                        if fetched:
+                            await self._write(fetched, producer)
+                            await self._commit(consumer, fetched)
+                        await asyncio.sleep(max(0.0, began + self._every - time.monotonic()))
+            finally:
+                # A consumer that stops leaves the group without calling its listener.
+                await self.on_partitions_revoked(consumer.assignment())
 
     @asynccontextmanager
     async def _started_producer(self) -> AsyncIterator[AIOKafkaProducer | None]:
@@ -133,13 +145,20 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
             self._metrics.given_up(CHOICES, place.partition)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Take partitions over. If that fails, another consumer starts over: aiokafka would go on."""
+        assert self._consumer is not None
+        async with self._taking_over:
+            try:
+                await self._take_over(self._consumer, [*assigned])
+            except Exception as error:
+                self._failed = error
+
+    async def _take_over(self, consumer: AIOKafkaConsumer, places: Sequence[TopicPartition]) -> None:
         """Report what retention removed before it was read; aiokafka begins at the oldest record then.
 
         Begin there, too, where the group's offset is of a topic that was deleted since.
         """
-        consumer, places = self._consumer, [*assigned]
         numbers = sorted(place.partition for place in places)
-        assert consumer is not None
         if places:
             begins = await consumer.beginning_offsets(places)
             committed = await committed_before(self._settings.kafka, self._group, self._topic, numbers)
@@ -214,7 +233,8 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         for place, committed in done.items():
             labels = (CHOICES, str(place.partition))
             self._metrics.records.labels(*labels).inc(len(fetched[place]))
+            if place not in consumer.assignment():  # given up meanwhile, and its gauges with it
+                continue
             self._metrics.next_offset.labels(*labels).set(committed.offset)
-            end = consumer.highwater(place) if place in consumer.assignment() else None
-            if end is not None:
+            if (end := consumer.highwater(place)) is not None:
                 self._metrics.lag.labels(*labels).set(max(0, end - committed.offset))
