@@ -84,6 +84,7 @@ async def watch_progress(
                 if partition.partition in agent.owned
             }
             for number, progress in owned.items():
-                lag = max(0, progress.end - progress.next_offset)
-                metrics.lag.labels(role.name, str(number)).set(lag)
+                if number in agent.owned:  # else given up meanwhile, and its gauges with it
+                    lag = max(0, progress.end - progress.next_offset)
+                    metrics.lag.labels(role.name, str(number)).set(lag)
             watchdog.observe(time.monotonic(), owned, excused=agent.rebalancing or agent.holding)
