@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
@@ -21,6 +21,7 @@ from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
+from pipeline.applying.offered import offered
 from pipeline.errors import GroupInUse, KafkaUnavailable
 from pipeline.kafka import topics
 from pipeline.kafka.checkpoints import load
@@ -87,16 +88,24 @@ class Rebuild:
                 raise GroupInUse(group, members)
 
     async def exact_from(self) -> datetime | None:
-        """Return the time of the oldest event that every partition still has; None if none was removed."""
-        begins = (await self._extent(self._events)).begins
+        """Return the time of the oldest event that every partition still has; None if none was removed.
+
+        Partitions that have no event at all do not count, except where all have lost theirs: now.
+        """
+        events = await self._extent(self._events)
         times = []
-        for number, begin in begins.items():
-            if begin:
+        for number, begin in events.begins.items():
+            if 0 < begin < events.ends[number]:
                 partition = TopicPartition(self._events, number)
                 self._consumer.assign([partition])
                 self._consumer.seek(partition, begin)
                 found = await self._consumer.getmany(partition, timeout_ms=_READ_MS, max_records=1)
-                times += [record.timestamp / 1000 for record in found.get(partition, ())]
+                if not found.get(partition):
+                    reason = f"no record of {self._events}/{number} within {_READ_MS // 1000} s"
+                    raise KafkaUnavailable(self._settings.kafka.bootstrap_servers, reason)
+                times += [one.written_at for one in offered(found[partition])]
+        if not times and any(events.begins.values()):
+            return datetime.now(timezone.utc)
         return datetime.fromtimestamp(max(times), timezone.utc) if times else None
 
     async def discard(self) -> Discarded:
@@ -129,17 +138,17 @@ class Rebuild:
         checkpoints = topic_name(self._settings.kafka, f"checkpoints_{agent}")
         topic = next(iter(by_number.values())).topic
         count = 0
-        async for number, loaded in load(
-            self._settings.kafka, topic=topic, checkpoints=checkpoints, partitions=sorted(by_number)
-        ):
-            # The keys with the format go first: a worker that meets the rest of a checkpoint then refuses it.
-            keys = sorted(loaded.latest, key=lambda key: key not in (META_KEY, HEAD_KEY))
-            keys += [TOPICS_KEY] * bool(loaded.topics)
-            for start in range(0, max(1, len(keys)), _TOMBSTONES_AT_ONCE):
-                some = keys[start : start + _TOMBSTONES_AT_ONCE]
-                records = [Record(checkpoints, number, key, None) for key in some]
-                await by_number[number].commit(begins[number], records)
-            count += len(keys)
+        found = load(self._settings.kafka, topic=topic, checkpoints=checkpoints, partitions=sorted(by_number))
+        async with aclosing(found):
+            async for number, loaded in found:
+                # The keys with the format go first: a worker that meets the rest of a checkpoint refuses it.
+                keys = sorted(loaded.latest, key=lambda key: key not in (META_KEY, HEAD_KEY))
+                keys += [TOPICS_KEY] * bool(loaded.topics)
+                for start in range(0, max(1, len(keys)), _TOMBSTONES_AT_ONCE):
+                    some = keys[start : start + _TOMBSTONES_AT_ONCE]
+                    records = [Record(checkpoints, number, key, None) for key in some]
+                    await by_number[number].commit(begins[number], records)
+                count += len(keys)
         return count
 
     @asynccontextmanager
