@@ -90,14 +90,15 @@ class SourceBases:
             return False
         if self.is_first:
             return True
-        if self._lacking_since is None:
-            self._lacking_since = now
+        # A clock that was set back must not delay it.
+        since = now if self._lacking_since is None else min(now, self._lacking_since)
+        self._lacking_since = since
         changes = self.source.pools.operations - self._operations
         if changes >= MIN_CHANGES and changes >= SHARE * resident(self.source.pools):
             return True
         is_small = not changes and self._parts is not None
         wait = MIN_SECONDS if is_small else max(MIN_SECONDS, resident(self.source.pools) / BLOCKS_A_SECOND)
-        return now - self._lacking_since >= min(wait, MAX_SECONDS)
+        return now - since >= min(wait, MAX_SECONDS)
 
     def begin(self, next_offset: int) -> None:
         """Begin the next base: the present state, which has all records before `next_offset`."""

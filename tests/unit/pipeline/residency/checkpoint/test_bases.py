@@ -167,6 +167,16 @@ def test_few_changes_are_written_now_and_then() -> None:
     assert contents(gone_on(engine)) == contents(engine.state)
 
 
+def test_a_clock_that_was_set_back_delays_no_base() -> None:
+    engine = Engine(1_000)
+    engine.look()
+    engine.play(Stored(engine.packed(slice(1)), 16))
+    assert meta_of(engine).sources[0].lacks is not None
+    engine.look(-3600.0)
+    engine.look(bases.MIN_SECONDS)
+    assert meta_of(engine).sources[0].lacks is None
+
+
 def test_a_base_leaves_nothing_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entries, "RECORD_ENTRIES", 100)
     monkeypatch.setattr(bases, "MIN_CHANGES", 300)
