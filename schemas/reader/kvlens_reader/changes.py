@@ -13,8 +13,8 @@ from kvlens_reader.records.hashes import unpack_hashes
 from kvlens_reader.records.json_form import KIND_NAMES
 from kvlens_reader.records.residency import FILLS, ResidencyChanges, ResidencyRecord, SourceChanges
 
-Came = Literal["filled", "generated"]
-"""`generated`: decoding completed the block."""
+Came = Literal["filled", "generated", "returned"]
+"""`generated`: decoding completed the block; `returned`: it seemed to have left, and is there."""
 Left = Literal["evicted", "cleared", "expired", "subsumed"]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from kvlens_reader.changes import BlockChange, ResidencyChange, changes_of, residency_changes
+from kvlens_reader.changes import BlockChange, Came, ResidencyChange, changes_of, residency_changes
 from kvlens_reader.records.events import (
     Cleared,
     Closed,
@@ -151,7 +151,7 @@ class Resident:
         for change in residency_changes(record):
             pools = self._pools[change.replica, change.dp_rank]
             blocks = pools.setdefault((change.medium, change.group_idx), set())
-            if change.kind in ("filled", "generated"):
+            if change.kind in get_args(Came):
                 blocks.add(change.hash)
             else:
                 blocks.discard(change.hash)

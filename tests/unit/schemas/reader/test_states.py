@@ -12,6 +12,7 @@ import pytest
 from kvlens_reader import Copies, Resident, decode
 from pipeline.residency.partition import PartitionState
 from schemas.events import Batch, Cleared, Closed, Event, EventsRecord, Opened, Removed, Stored
+from schemas.residency import EVICTED, FILLS, ResidencyChanges, ResidencyRecord, SourceChanges
 from schemas.settings import Worker
 from tests.support.inputs import event_records
 from tests.support.inputs.captures import NAMES, captured_final, captured_records
@@ -52,6 +53,18 @@ def test_events_and_residency_tell_the_same() -> None:
     assert len(copies.sources()) == 3
     for replica, rank in copies.sources():
         assert copies.held(replica, rank) == resident.held(replica, rank) != {}
+
+
+def test_what_comes_is_held_by_whatever_kind_of_fill() -> None:
+    count = len(FILLS)
+    hashes = b"".join(BLOCKS[:count])
+    changes = ResidencyChanges(
+        "gpu", 0, 2 * hashes, count * bytes((EVICTED,)) + FILLS, 16 * count * b"\0", 8 * count * b"\1"
+    )
+    said = ResidencyRecord(0, 0, 1, [SourceChanges("r", "m", "d", 0, 1, "complete", [changes])])
+    resident = Resident()
+    resident.take(decode("kvlens.residency.v1", msgspec.msgpack.encode(said)))
+    assert resident.held("r") == {("gpu", 0): {1, 2, 3}}
 
 
 BLOCKS = [number.to_bytes(8, "big") for number in range(1, 6)]
