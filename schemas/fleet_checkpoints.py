@@ -19,12 +19,10 @@ from msgspec import Meta
 from schemas.checkpoints import Offset
 from schemas.events import DpRank, GroupIdx, Incarnation, LongName, Name, Text
 from schemas.pool_checkpoints import Moment, Natural
-from schemas.residency import LATEST_CHANGE, SourceChanges
+from schemas.residency import LATEST_CHANGE, PartitionNumber, SourceChanges
 
 SourceNumber = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 SpaceNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-ShardNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Bit = Annotated[int, Meta(ge=0, le=13)]
 Written = Annotated[int, Meta(ge=-1, le=LATEST_CHANGE // 10)]
 """A window; -1 stands before the first one."""
@@ -207,7 +205,7 @@ class FleetHead(msgspec.Struct, omit_defaults=True, gc=False):
     """Engine sessions that labels were made for, as replica/rank@incarnation, by number of the label."""
     standings: dict[SourceNumber, FleetStanding] = {}
     """By number of the source."""
-    decided_to: dict[ShardNumber, Moment] = {}
+    decided_to: dict[PartitionNumber, Moment] = {}
     """Event time up to which other shards decided on runs, as far as they said."""
     looked_in: Written | None = None
     """Window of the clock when it was last looked for sources to forget."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.fleet.acceptance import is_acceptable
 from pipeline.kafka.acceptance import residency_refusal
-from schemas.residency import LATEST_CHANGE
+from pipeline.kafka.decoding import decode_residency
+from pipeline.kafka.refusal import RecordRefused
+from schemas.residency import LATEST_CHANGE, ResidencyRecord
 from tests.support.inputs.residency_walks import residency
 from tests.support.suite.night import examples
 
@@ -49,3 +54,14 @@ def test_both_looks_agree(seed: int, times: int) -> None:
         part, name = rng.choice(parts), rng.choice(COLUMNS)
         setattr(part, name, changed(name, getattr(part, name), rng))
     assert is_acceptable(record) == (residency_refusal(record) is None)
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [{"partition": 2**31}, {"partition": -1}, {"shard": 2**31}, {"clock_offset": -float(LATEST_CHANGE)}],
+    ids=str,
+)
+def test_what_no_checkpoint_can_hold_is_no_record(beyond: dict[str, Any]) -> None:
+    record = msgspec.structs.replace(ResidencyRecord(0, 0, 1, [], partitions=1, read_to=1.0), **beyond)
+    with pytest.raises(RecordRefused, match="not_a_record"):
+        decode_residency(msgspec.msgpack.encode(record), ())
