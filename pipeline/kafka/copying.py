@@ -147,7 +147,9 @@ class _Copy:
             {place: (max(done[place], begins[place]), ends[place]) for place in self._old},
         )
         copied: Counter[int] = Counter()
+        unread = sum(max(0, ends[place] - done[place]) for place in self._old)
         async for chunk, behind in log.chunks(CHUNK_RECORDS):
+            unread -= len(chunk)
             copied.update(await self._copy(chunk))
             await self._commits.commit(behind)
         for place in self._old:
@@ -158,7 +160,7 @@ class _Copy:
         now = await self._consumer.end_offsets(self._old)
         return Copied(
             sum(copied.values()),
-            sum(max(0, begins[place] - done[place]) for place in self._old),
+            unread,  # retention goes on while the copy runs
             self._misplaced,
             sum(now[place] - ends[place] for place in self._old),
         )
