@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.private import client_of
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
@@ -49,6 +48,8 @@ async def load(
     consumer = AIOKafkaConsumer(
         isolation_level="read_committed",
         enable_auto_commit=False,
+        # A log that lost its newest records, as after an unclean election, must not count as read to its end.
+        auto_offset_reset="none",
         max_partition_fetch_bytes=_FETCH_BYTES,
         # A partition waits for the fetch that is still in flight from the one before.
         fetch_max_wait_ms=_FETCH_WAIT_MS,
@@ -68,7 +69,7 @@ async def load(
             latest = await _read(consumer, topic_partition, begins[topic_partition], ends[topic_partition])
             topics = _topics(checkpoints, number, latest.pop(TOPICS_KEY, None))
             yield number, Loaded(latest, begins[inputs[number]], ends[inputs[number]], topics)
-    except (KafkaError, OSError) as error:
+    except KAFKA_FAILURES as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await stop_consumer(consumer)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
 
-from connectors.kafka.errors import failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from pipeline.errors import KafkaUnavailable
 from schemas.settings import Kafka
@@ -44,7 +43,7 @@ async def committed_before(
             number: Committed(one.offset, one.metadata or "") if one.offset >= 0 else Committed()
             for number, one in found.items()
         }
-    except (KafkaError, OSError) as error:
+    except KAFKA_FAILURES as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await admin.close()

@@ -9,14 +9,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import (
-    KafkaError,
-    TopicAlreadyExistsError,
-    TopicAuthorizationFailedError,
-    for_code,
-)
+from aiokafka.errors import TopicAlreadyExistsError, TopicAuthorizationFailedError, for_code
 
-from connectors.kafka.errors import BrokerUnreachable, RightMissing, TopicHidden, failure_reason
+from connectors.kafka.errors import (
+    KAFKA_FAILURES,
+    BrokerUnreachable,
+    RightMissing,
+    TopicHidden,
+    failure_reason,
+)
 from connectors.kafka.private import client_of
 from connectors.kafka.reach import reach
 from connectors.kafka.security import client_options
@@ -150,7 +151,7 @@ async def administration(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
     try:
         await admin.start()
         yield admin
-    except (KafkaError, OSError, TimeoutError) as error:
+    except KAFKA_FAILURES as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
     finally:
         await admin.close()
