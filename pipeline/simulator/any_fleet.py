@@ -69,13 +69,13 @@ class AnyFleet(ABC, Generic[Settings]):
         self._dp_ranks = dp_ranks
         self._names = [f"sim-{number}" for number in range(settings.replicas)]
         self._context = zmq.Context()
+        self._stopped = threading.Event()
         self.publishers = [
             self._publisher(number, rank, lossless)
             for number in range(settings.replicas)
             for rank in range(dp_ranks)
         ]
         self._metrics: MetricsEndpoint | None = None
-        self._stopped = threading.Event()
 
     def addresses(self) -> list[ReplicaAddress]:
         """Return where each replica listens."""
@@ -160,4 +160,5 @@ class AnyFleet(ABC, Generic[Settings]):
                 lossless=lossless,
             ),
             self._context,
+            self._stopped,
         )

@@ -26,6 +26,8 @@ LOSSLESS_HWM = 1_000
 """Waiting instead of dropping needs no deep queue, and a trace's batches are large."""
 LINGER_MILLISECONDS = 1_000
 LOSSLESS_LINGER_MILLISECONDS = 60_000
+LOOKS_UP_MILLISECONDS = 200
+"""How often a publisher that waits for room sees whether it should stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,17 @@ class Publisher:
     """Publishes from the thread that calls it; replay requests are answered by a thread of its own."""
 
     def __init__(
-        self, settings: PublisherSettings, context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self,
+        settings: PublisherSettings,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        stopped: threading.Event | None = None,
     ) -> None:
-        """Raises OSError when an address is taken."""
+        """Once `stopped` is set, nobody waits for subscribers that take nothing.
+
+        Raises OSError when an address is taken.
+        """
         self.settings = settings
+        self._stopped = stopped or threading.Event()
         self._context = context or zmq.Context.instance()
         self._topic = settings.topic.encode()
         self._sequence = 0
@@ -71,6 +80,7 @@ class Publisher:
         self._pub.setsockopt(zmq.XPUB_VERBOSER, 1)
         self._pub.setsockopt(zmq.XPUB_NODROP, int(settings.lossless))
         self._pub.setsockopt(zmq.SNDHWM, LOSSLESS_HWM if settings.lossless else settings.send_hwm)
+        self._pub.setsockopt(zmq.SNDTIMEO, LOOKS_UP_MILLISECONDS)
         self._pub.setsockopt(
             zmq.LINGER, LOSSLESS_LINGER_MILLISECONDS if settings.lossless else LINGER_MILLISECONDS
         )
@@ -127,8 +137,18 @@ class Publisher:
         if self._to_drop:
             self._to_drop -= 1
         else:
-            self._pub.send_multipart((self._topic, sequence, payload))
+            self._send((self._topic, sequence, payload))
         return number
+
+    def _send(self, frames: tuple[bytes, ...]) -> None:
+        """Send a message; without room for it, wait for that until stopped, and drop it then."""
+        while True:
+            try:
+                self._pub.send_multipart(frames)
+                return
+            except zmq.Again:
+                if self._stopped.is_set():
+                    return
 
     def skip(self) -> int:
         """Use up a sequence number without a batch, as vLLM does when it cannot encode one."""
@@ -150,7 +170,7 @@ class Publisher:
         """Close the sockets; what is queued leaves while the context is being terminated."""
         if self._replay is not None:
             self._replay.close()
-        self._pub.close()
+        self._pub.close(LINGER_MILLISECONDS if self._stopped.is_set() else None)
 
     def _answer(self, router: zmq.Socket[bytes], identity: bytes, first: int) -> None:
         with self._lock:

@@ -98,7 +98,15 @@ class TraceFleet(AnyFleet[TraceFleetSettings]):
 
     def hit_rates(self) -> tuple[float, float]:
         """Return the hit rates in blocks and in tokens of all replicas that compute prompts, 0 to 1."""
-        return hit_rates(each.counters for each in self.replicas[: self.settings.prefill_replicas or None])
+        return hit_rates(each.counters for each in self._computing)
+
+    def played(self) -> int:
+        """Return how many requests were played."""
+        return sum(each.counters.requests for each in self._computing)
+
+    @property
+    def _computing(self) -> list[TraceReplica]:
+        return self.replicas[: self.settings.prefill_replicas or None]
 
     def _block_size(self, number: int) -> int:
         return self.settings.block_size

@@ -227,7 +227,7 @@ def _trace(options: dict[str, Any]) -> None:
             fleet.write_truth()
             blocks, tokens = fleet.hit_rates()
             click.echo(
-                f"played: {len(trace.requests)} requests, hits {blocks:.2%} of blocks, {tokens:.2%} of tokens"
+                f"played: {fleet.played()} requests, hits {blocks:.2%} of blocks, {tokens:.2%} of tokens"
             )
             if options["stay"]:
                 fleet.wait()

@@ -195,3 +195,28 @@ def test_ranks_have_ports_of_their_own() -> None:
     assert offset_endpoint("inproc://events", 2) == "inproc://events_dp2"
     assert offset_endpoint("ipc:///tmp/events", 0) == "ipc:///tmp/events"
     assert offset_endpoint("ipc:///tmp/events", 1) == "ipc:///tmp/events_dp1"
+
+
+def test_after_a_stop_nobody_waits_for_a_subscriber_that_takes_nothing() -> None:
+    stopped, context = threading.Event(), zmq.Context()
+    publisher = Publisher(replace(ANY, lossless=True), context, stopped)
+
+    def publish() -> None:
+        while not stopped.is_set():
+            publisher.publish(bytes(50_000))
+
+    with zmq.Context() as other, _socket(other, zmq.SUB, publisher.endpoint):
+        assert publisher.wait_subscribers(1, 60)
+        thread = threading.Thread(target=publish, daemon=True)
+        thread.start()
+        published = -1
+        while published != publisher.published:  # until it waits for room
+            published = publisher.published
+            time.sleep(1.0)
+        stopped.set()
+        thread.join(40.0)
+        assert not thread.is_alive()
+        began = time.monotonic()
+        publisher.close()
+        context.term()
+        assert time.monotonic() - began < 40.0
