@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from pipeline.simulator.engine.scheduler import Engine
@@ -72,12 +71,11 @@ class Source:
         """Lose the next `count` batches, live and in replay."""
         self._to_lose += count
 
-    def restart(self, hash_seed: str | None = None) -> None:
-        """Begin a new engine session: empty cache, sequence 0, and another hash seed if given."""
+    def restart(self) -> None:
+        """Begin a new engine session: empty cache, sequence 0."""
         self._past_sessions.append(self._session())
         self.publisher.restart()
-        settings = self.engine.settings
-        self._begin(settings if hash_seed is None else replace(settings, hash_seed=hash_seed))
+        self._begin(self.engine.settings)
 
     def truth(self) -> dict[str, Any]:
         """Return the truth of all engine sessions of this source, the present one last."""

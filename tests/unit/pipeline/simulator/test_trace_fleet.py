@@ -168,11 +168,6 @@ def test_a_fleet_with_roles_counts_what_it_computes_and_what_it_pulls(requests: 
     assert (decode.computed_tokens, decode.transferred_tokens) == (0, missed[1])
 
 
-def test_somebody_has_to_decode() -> None:
-    with pytest.raises(ValueError, match="some have to decode"):
-        TraceFleet(TraceFleetSettings(512, replicas=2, prefill_replicas=2, addresses=ANY_PORTS))
-
-
 def test_a_request_longer_than_the_budget_is_refused() -> None:
     with pytest.raises(PoolExhaustedError):
         TraceReplica(512, 3).serve(TraceRequest(0.0, 2000, (1, 2, 3, 4)))
