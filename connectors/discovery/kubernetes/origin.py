@@ -74,6 +74,7 @@ class PodOrigin:
                 changed()
 
         self._descriptions.on_answer(refresh)
+        refresh()  # what engines have said since the start
         try:
             watches = await self._surely_watching()
             await asyncio.gather(*(watch.follow(refresh) for watch in watches))

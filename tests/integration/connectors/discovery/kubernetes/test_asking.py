@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -64,7 +64,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextlib.asynccontextmanager
-async def following(engine: Engine, **pod: Any) -> AsyncIterator[tuple[PodOrigin, Told, KubeApi]]:
+async def following(
+    engine: Engine, meanwhile: Callable[[], Awaitable[None]] | None = None, **pod: Any
+) -> AsyncIterator[tuple[PodOrigin, Told, KubeApi]]:
+    """`meanwhile` happens between the start and the following."""
     kube = KubeApi()
     await kube.start()
     kube.put(pod_document("a", ip="127.0.0.1", labels=LABELS, **pod))
@@ -79,6 +82,8 @@ async def following(engine: Engine, **pod: Any) -> AsyncIterator[tuple[PodOrigin
     told = Told()
     origin = PodOrigin(0, entry, lambda replica: True, told)
     await origin.begin()
+    if meanwhile is not None:
+        await meanwhile()
     task = asyncio.create_task(origin.follow(lambda: None))
     try:
         yield origin, told, kube
@@ -117,6 +122,18 @@ async def test_an_engine_is_asked_once_a_life() -> None:
         await until(lambda: [source.session_name for source in origin.sources] == ["u2"])
         assert engine.asked == ["/kv_event_sources"] * 3
         assert told.unanswered == []
+
+
+async def test_an_answer_counts_that_comes_before_pods_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "AGAIN", Backoff(first=0.01, longest=0.05))
+    engine = Engine()
+
+    async def answer() -> None:
+        engine.pages["/kv_event_sources"] = SOURCES
+        await asyncio.sleep(0.5)
+
+    async with engine.running(), following(engine, answer) as (origin, _, _):
+        await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40001"])
 
 
 async def test_sglang_is_asked_where_vllm_has_no_page() -> None:
