@@ -99,8 +99,11 @@ class Liveness:
     def look(self, now: float, read_to: float = ALL) -> None:
         """Judge who no longer sends heartbeats: most of several at once may only be cut off from us.
 
-        What was reported over Kafka before `read_to` has been read.
+        What was reported over Kafka before `read_to` has been read. Where the clock was set back, silence
+        counts from then.
         """
+        for known in self._servers.values():
+            known.heard_at = min(known.heard_at, now)
         beating = {
             server: known
             for server, known in self._servers.items()

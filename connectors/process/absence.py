@@ -27,7 +27,7 @@ class Absence:
         """Judge a proper answer; return whether what is missing in it is gone.
 
         `known` counted before it, `found` of them are in it: what is new says nothing of them, as it may be
-        what another view of a name or another file has. `now` is in seconds of any monotonic clock.
+        what another view of a name or another file has. `now` is in seconds; the clock may be set back.
         """
         if 2 * found >= known:
             self.pending, self._since = False, None
@@ -35,8 +35,7 @@ class Absence:
         if not self.pending:
             self.pending = True
             self._doubted(known, found)
-        if self._since is None:
-            self._since = now
+        self._since = now if self._since is None else min(self._since, now)
         if now - self._since < CONFIRM_SECONDS:
             return False
         self.pending, self._since = False, None

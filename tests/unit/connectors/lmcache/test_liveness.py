@@ -54,6 +54,14 @@ def test_a_shorter_setting_holds_for_ids_made_up_too() -> None:
     assert liveness.gone(of(MADE_UP, MEMORY), NOW + 5.0) == "silent"
 
 
+def test_silence_counts_from_when_the_clock_was_set_back() -> None:
+    liveness = Liveness(SILENT)
+    liveness.beat("a", NOW + SILENT)
+    liveness.look(NOW)
+    assert liveness.gone(MEMORY, NOW + HEARTBEAT_SECONDS - 1.0) is None
+    assert liveness.gone(MEMORY, NOW + HEARTBEAT_SECONDS) == "silent"
+
+
 def test_pools_stay() -> None:
     assert Liveness(SILENT).gone(POOL, NOW + 10 * SILENT) is None
 

@@ -42,3 +42,10 @@ def test_time_without_a_proper_answer_confirms_nothing() -> None:
     assert not told.absence.believed(5, 0, 2 * CONFIRM_SECONDS)
     assert told.absence.believed(5, 0, 3 * CONFIRM_SECONDS)
     assert told.doubts == [(5, 0)]
+
+
+def test_a_clock_that_is_set_back_prolongs_no_doubt() -> None:
+    told = Told()
+    assert not told.absence.believed(5, 0, 3600.0)
+    assert not told.absence.believed(5, 0, 0.0)
+    assert told.absence.believed(5, 0, CONFIRM_SECONDS)
