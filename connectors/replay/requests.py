@@ -44,6 +44,7 @@ class ReplayRequests:
         self._replayer = Replayer(timeout_seconds=timeout_seconds)
         self._requests: dict[SourceKey, asyncio.Task[None]] = {}
         self._failure: BaseException | None = None
+        self._stopped = False
         self._connecting = asyncio.Semaphore(CONNECTING)
         self._urgent = asyncio.Semaphore(URGENT_REQUESTS)
         self._other = asyncio.Semaphore(OTHER_REQUESTS)
@@ -54,8 +55,8 @@ class ReplayRequests:
         self.task = asyncio.create_task(self._run(), name="recovering")
 
     def send_wanted(self, stream: SourceStream) -> None:
-        """Send the request that a stream wants, if it wants one and has none under way."""
-        if stream.ask is None:
+        """Send the request that a stream wants, if it wants one and has none under way; none after a stop."""
+        if self._stopped or stream.ask is None:
             return
         key = stream.source.key
         if key not in self._requests:
@@ -63,7 +64,11 @@ class ReplayRequests:
             task.add_done_callback(lambda task: self._finished(key, task))
 
     async def stop(self) -> None:
-        """Give up the requests that are under way."""
+        """Give up the requests that are under way.
+
+        What streams want from now on is for a later start to ask.
+        """
+        self._stopped = True
         await ended(self.task, *self._requests.values())
         self._replayer.close()
 
