@@ -9,7 +9,7 @@ SELECT
     dp_rank,
     time,
     (toUnixTimestamp64Milli(time) - toUnixTimestamp64Milli(time_before)) / 1000 AS counted_seconds,
-    queries < queries_before AS fell,
+    queries < queries_before OR hits < hits_before AS fell,
     queries - if(fell, 0, queries_before) AS queried,
     hits - if(fell, 0, hits_before) AS hit,
     tokens.computed - if(fell, 0, ifNull(before.computed, first_tokens.computed)) AS computed,
@@ -79,8 +79,8 @@ FROM
 WHERE time >= since;
 
 -- Growth of the engines' counters from one scrape to the next one read, and the seconds between them. Of the first one
--- it is from the start of its period; a counter that fell began again at 0. Tokens that an engine does not count are
--- NULL.
+-- it is from the start of its period; where queries or hits fell, all began again at 0. Tokens that an engine does not
+-- count are NULL.
 CREATE VIEW {database}.engine_hits_series AS
 SELECT *
 FROM {database}.engine_hits_windows({range}, seconds = {finest});

@@ -15,18 +15,18 @@ FROM
 (
     SELECT
         model, replica,
-        sumIf(queries - if(queries < queries_before, 0, queries_before), past) AS queried_past,
-        sumIf(hits - if(queries < queries_before, 0, hits_before), past) AS hit_past,
-        sumIf(queries - if(queries < since_queries, 0, since_queries), now) AS queried_now,
-        sumIf(hits - if(queries < since_queries, 0, since_hits), now) AS hit_now,
+        sumIf(queries - if(fell, 0, queries_before), past) AS queried_past,
+        sumIf(hits - if(fell, 0, hits_before), past) AS hit_past,
+        sumIf(queries - if(fell_since, 0, since_queries), now) AS queried_now,
+        sumIf(hits - if(fell_since, 0, since_hits), now) AS hit_now,
         countIf(now) AS counted_now,
         countIf(past) AS counted_past,
         uniqExactIf(dp_rank, now) AS ranks_now,
         uniqExactIf(dp_rank, past) AS ranks_past,
-        sumIf(tokens.computed - if(queries < queries_before, 0, tokens_before.computed), past) AS computed_past,
-        sumIf(tokens.computed - if(queries < since_queries, 0, since_tokens.computed), now) AS computed_now,
-        sumIf(tokens.transferred - if(queries < queries_before, 0, tokens_before.transferred), past) AS transferred_past,
-        sumIf(tokens.transferred - if(queries < since_queries, 0, since_tokens.transferred), now) AS transferred_now,
+        sumIf(tokens.computed - if(fell, 0, tokens_before.computed), past) AS computed_past,
+        sumIf(tokens.computed - if(fell_since, 0, since_tokens.computed), now) AS computed_now,
+        sumIf(tokens.transferred - if(fell, 0, tokens_before.transferred), past) AS transferred_past,
+        sumIf(tokens.transferred - if(fell_since, 0, since_tokens.transferred), now) AS transferred_now,
         sumIf(toUnixTimestamp64Milli(time) - toUnixTimestamp64Milli(time_before), past) / 1000
             / greatest(1, ranks_past) AS seconds_past,
         sumIf(toUnixTimestamp64Milli(time) - toUnixTimestamp64Milli(since_time), now) / 1000
@@ -48,7 +48,9 @@ FROM
             coalesce(lagInFrame(toNullable(hits)) OVER scrapes, first_hits) AS hits_before,
             lagInFrame(at, 1, at) OVER scrapes < begin AS apart,
             if(apart, first_queries, queries_before) AS since_queries,
-            if(apart, first_hits, hits_before) AS since_hits
+            if(apart, first_hits, hits_before) AS since_hits,
+            queries < queries_before OR hits < hits_before AS fell,
+            queries < since_queries OR hits < since_hits AS fell_since
         FROM
         (
             SELECT

@@ -15,7 +15,7 @@ SELECT
     greatest(begin, ifNull(minOrNull(toDateTime(opened_at, 'UTC')), begin)) AS since,
     greatest(10, dateDiff('second', since, least(end, greatest(now('UTC'), {to} + INTERVAL 1 SECOND))))
         AS seconds
-FROM {database}.sources
+FROM {database}.sources FINAL
 WHERE opened_at <= {to}
     AND (closed_at IS NULL OR closed_at >= least(begin, {from}));
 

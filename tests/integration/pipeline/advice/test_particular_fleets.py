@@ -254,12 +254,13 @@ def test_windows_are_those_that_other_panels_read(
 
 def test_seconds_before_the_first_source_do_not_count(client: Client) -> None:
     open_sources(client, 2, NOON + timedelta(minutes=30))
-    # Ended in the first window, before the range.
-    client.command(
-        "INSERT INTO sources (model, replica, opened_at, closed_at, hash_domain, trust) SELECT 'm', 'gone',"
-        f" toDateTime64({int(NOON.timestamp()) + 300}, 3, 'UTC'),"
-        f" toDateTime64({int(NOON.timestamp()) + 600}, 3, 'UTC'), 'd', 'complete'"
-    )
+    # Ended in the first window, before the range; its row from before that is not merged away yet.
+    for version, closed in enumerate(("NULL", f"toDateTime64({int(NOON.timestamp()) + 600}, 3, 'UTC')")):
+        client.command(
+            "INSERT INTO sources (model, replica, opened_at, closed_at, hash_domain, trust, version) SELECT"
+            f" 'm', 'gone', toDateTime64({int(NOON.timestamp()) + 300}, 3, 'UTC'), {closed},"
+            f" 'd', 'complete', {version}"
+        )
     start = int(NOON.timestamp()) + 1200
     for lasts, since in ((900, 1800), (30 * 3600, 300)):
         ((found,),) = rows_of(

@@ -327,6 +327,30 @@ def test_hits_are_those_of_all_scrapes_though_nothing_was_merged_yet(store: Embe
         assert run("x", sql, **{"from": start, "to": end}).result_rows == [(5000, 4500)], name
 
 
+def test_an_engine_that_soon_outgrows_the_session_before_began_again(
+    store: EmbeddedStore, own: Settings
+) -> None:
+    told = (
+        (100, 90, 10),
+        (300, 60, 240),
+        (500, 160, 340),
+    )  # queries, hits, computed
+    rows = [
+        EngineCountersRow(
+            HOUR + timedelta(seconds=10 * number), "m", "a", 0, queries, hits, *[None] * 4, 0.5,
+            None, None, None, computed, *[None] * 3, 1,
+        )
+        for number, (queries, hits, computed) in enumerate(told)
+    ]  # fmt: skip
+    write_rows(own, rows, rolled_up=False)
+    sql = (
+        "SELECT sum(queried), sum(hit), sum(computed)"
+        " FROM engine_hits_series(from = {from:DateTime}, to = {to:DateTime})"
+    )
+    found = runner(store, own)("x", sql, **{"from": HOUR, "to": HOUR + timedelta(minutes=5)})
+    assert found.result_rows == [(500, 160, 340)]
+
+
 def test_all_replicas_that_were_chosen_are_in_a_picture_of_the_first_ones(
     store: EmbeddedStore, own: Settings
 ) -> None:

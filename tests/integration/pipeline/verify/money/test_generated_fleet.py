@@ -142,7 +142,7 @@ def inputs(made: Generated, begin: datetime, end: datetime) -> Inputs:
         hours[(*rank, hour)].append(Scraped(row.time, tokens, row.prefill_seconds))
         if rank in before and begin <= row.time < end + timedelta(seconds=10):
             old_queries, old_found = before[rank]
-            fell = queries < old_queries
+            fell = queries < old_queries or found < old_found
             hits.append((row.model, row.replica, row.time, found - (0 if fell else old_found)))
         before[rank] = (queries, found)
     return Inputs(
