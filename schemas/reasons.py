@@ -48,7 +48,7 @@ LeftOutReason = Literal[
     "backlog",  # live, without room or use to wait; it is asked for again
     "past_life",  # live, of a session that had ended
     "too_late",  # live, after it had been given up as lost
-    "paused",  # live, of an engine that connects to us and sends faster than its share is read
+    "paused",  # live, of an engine that connects to us, faster than its share is read
     "disordered",  # answered out of order, repeated, or with an impossible number
 ]
 
@@ -61,7 +61,7 @@ Remark = Literal[
     "no_salt_key",  # objects under cache salts are left out without `lmcache.salt_key_file`
     "contradiction",  # a block left that was never there, though every batch before is known
     "made_up_id",  # a server without an id: after a restart it is another replica
-    "loads_stay",  # what a server loaded from storage, which is left out, stays in its memory for long
+    "loads_stay",  # what a server loaded from storage (left out) stays in its memory for long
 ]
 """What is unusual about a stream, whether or not it costs trust."""
 
@@ -76,14 +76,14 @@ ReportRefusal = Literal[
     "bad_batch",  # a field of a batch is missing, of a wrong type, or beyond its bounds
     "unknown_model",  # objects of a model that `lmcache.models` does not name
     "bad_name",  # of a server or a storage: unprintable, or too long for a replica's id
-    "replica_id_taken",  # a replica of that id is configured, or another server's storage is called so
+    "replica_id_taken",  # by a replica that is configured, or another server's storage
     "too_many_sources",  # beyond 2,000: each server's memory, and each storage, of each model
     "too_large",  # more bytes than `connector.max_frame_bytes`
-    "slow_body",  # the body of a request did not come in time
+    "slow_body",  # the body did not come in time
     "busy",  # Kafka does not keep up, or many requests are under way
-    "no_token",  # a token is needed: none, or a wrong one
-    "foreign_page",  # no token is needed: asked by a page of another site, or `Host` is not loopback
-    "content_type",  # no token is needed: a type of body that browsers send for any page, not JSON
+    "no_token",  # none, or a wrong one
+    "foreign_page",  # by a page of another site, or `Host` is not loopback, where no token is needed
+    "content_type",  # not JSON, but what browsers send for any page, where no token is needed
 ]
 """Why what a server of LMCache reports, or a part of it, is left out."""
 
@@ -137,9 +137,9 @@ PodRefusal = Literal[
     "bad_annotation",  # one of ours, or `index_label`'s, is no number or out of bounds
     "bad_port",  # ports beyond 65535
     "publishes_elsewhere",  # its engine connects to another host instead of binding a port
-    "replay_elsewhere",  # only the replay of some ranks is left out: it is on another host
-    "replay_port_taken",  # only its replay is left out: the port is one of its event ports
-    "bad_role",  # only its role is left out: an annotation or label says no role known here
+    "replay_elsewhere",  # without the replay of some ranks: it is on another host
+    "replay_port_taken",  # without its replay: the port is one of its event ports
+    "bad_role",  # without its role: an annotation or label says none known here
     "too_many_replicas",  # beyond `max_replicas` of its entry
 ]
 """Why a pod is not read, or only in part."""
@@ -158,7 +158,7 @@ OrderReason = Literal[
     "late",  # it came after later changes had counted: beyond `fleet.order_seconds`
     "too_many_wait",  # it counted before all earlier ones were known: `fleet.max_waiting`
     "undecided",  # a fill counted as computed: no shard said whether it was transferred
-    "unknown_role",  # not known in time whether its engine receives KV: it counted as if not
+    "unknown_role",  # not known in time whether its engine receives KV: as if not
 ]
 """Why a change of residency did not count in the order of event time across partitions."""
 
@@ -171,7 +171,7 @@ LimitReason = Literal[
 
 WithoutContent = Literal[
     "not_told",  # the engine does not say the block's tokens, or keys of images and salts
-    "parent_unknown",  # the content of the block before is unknown: it is not resident as far as kvlens knows
+    "parent_unknown",  # the content of the block before is unknown
     "other_tier",  # it came to another medium than the GPU while the GPU did not hold it
 ]
 """Why a block has no content hash, and compares by the engine's own."""
@@ -191,14 +191,14 @@ QuestionRefusal = Literal[
     "unknown_replica",  # none of them has that id
     "too_many_hashes",  # in one request: 65,536
     "too_large",  # a body of more bytes than that many hashes take
-    "answer_too_large",  # more ranks of replicas in all answers than one request gets
+    "answer_too_large",  # more ranks in all answers than one request gets
     "slow_body",  # the body did not come in time
     "slow_reader",  # the answer was not read in time; the connection is closed
     "busy",  # too many requests, or bytes of answers, are under way
     "not_ready",  # the index has not caught up with the log
-    "no_token",  # a token is needed: none, or a wrong one
-    "foreign_page",  # no token is needed: asked by a page of another site, or `Host` is not loopback
-    "content_type",  # no token is needed: a type of body that browsers send for any page, not JSON
+    "no_token",  # none, or a wrong one
+    "foreign_page",  # by a page of another site, or `Host` is not loopback, where no token is needed
+    "content_type",  # not JSON, but what browsers send for any page, where no token is needed
     "too_many_choices",  # in one request: 1,000
     "choices_off",  # without `index.choices`, or the index shows the past
     "unacknowledged",  # by Kafka; choices posted again count once

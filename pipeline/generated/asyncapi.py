@@ -31,29 +31,29 @@ PARTITION_EXAMPLES = [("vllm-0", 8), ("vllm-1", 8), ("vllm-0", 12)]
 
 Header = tuple[dict[str, Any], str]
 """JSON Schema of its text, and what it means."""
-_DIGEST = {"pattern": "^[0-9a-f]{32}$"}, "Digest of the value: equal for a record that was sent twice."
+_DIGEST = {"pattern": "^[0-9a-f]{32}$"}, "Digest of the value: equal for one that was sent twice."
 OWN_HEADERS: dict[str, dict[str, Header]] = {
     "events": {
         "ce_source": ({"pattern": "^.+/[0-9]+$"}, "The source: replica/dp_rank."),
         "ce_id": (
             {"pattern": "^.+/[0-9]+/[0-9]+/n?[0-9]+$"},
-            "replica/dp_rank/incarnation/first_seq: equal for a record that was sent twice. Without batches "
-            "of the engine, `n` and a time in microseconds instead of first_seq.",
+            "replica/dp_rank/incarnation/first_seq: equal for one that was sent twice. Without batches of "
+            "the engine, `n` and microseconds instead of first_seq.",
         ),
         "ce_time": (
             {"format": "date-time"},
-            "When the connector received the first batch, in RFC 3339 and UTC.",
+            "When the connector received the first batch, by its clock (RFC 3339, UTC).",
         ),
     },
     "residency": {
         "ce_source": (
             {"pattern": "^(partition|shard)/[0-9]+$"},
-            "Partition of the events topic that it is of, or shard that decided.",
+            "Partition of the events topic, or shard that decided.",
         ),
         "ce_id": _DIGEST,
         "ce_time": (
             {"format": "date-time"},
-            "`read_to`; the latest change where another record of the checkpoint has that; of decisions, "
+            "`read_to`, or the latest change where another record of the checkpoint has that; of decisions, "
             "`decided_to`.",
         ),
     },

@@ -32,16 +32,16 @@ DOWNSTREAM = "downstream services"
 
 INTRODUCTION = """\
 Names carry the prefix `kafka.topic_prefix` (`kvlens` unless configured). `kvlens topics apply` creates what
-is missing. **The number of partitions of a topic never changes after creation**: state is bound to them.
+is missing. **The number of partitions of a topic never changes**: state is bound to them.
 
 **Values** are MessagePack maps with named fields. With `kafka.record_format = "json"` events, residency and
 choices are JSON; figures always are. The header `content-type` says which. What is *packed* is bytes in
-MessagePack; in JSON it is a list, and a hash 16 hexadecimal digits. JSON Schema and an AsyncAPI document are
-in [`schemas/generated/`](../schemas/generated/), an example of everything in
+MessagePack; in JSON it is a list, and a hash 16 hexadecimal digits; None is null. JSON Schema and an AsyncAPI
+document are in [`schemas/generated/`](../schemas/generated/), examples in
 [`schemas/examples/current/`](../schemas/examples/current/).
 
-**Compatibility.** Old records decode with new code: a field is only ever added, and with a default. Readers
-ignore fields they do not know ([arrays](#reading-the-topics)). Fields that hold their default are left out.
+**Compatibility.** Fields are only added, with a default. Ignore fields that you do not know. Fields that hold
+their default are left out.
 
 **Metadata only.** No field can hold a token id, a prompt, a cache salt or a multimodal key. Session ids and
 salts are keyed hashes, if they are there."""
@@ -50,27 +50,24 @@ KEY_AND_PARTITION = """\
 In {topics} the partition is `{rule}` of the key's UTF-8 bytes, as by default in Java's client, Kafka Streams,
 Flink, KafkaJS, franz-go, aiokafka and kafka-python: `vllm-0` is in partition {first} of 8. librdkafka
 (confluent-kafka) needs `partitioner=murmur2_random`, kafka-go its `Murmur2Balancer`; sarama and platformatic
-have other hashes. In ClickHouse it is `kafkaMurmurHash(replica) % partitions`. In the other topics the key
-does not say the partition."""
+have other hashes. In ClickHouse it is `kafkaMurmurHash(replica) % partitions`."""
 
 HEADERS = """\
-CloudEvents in binary mode. Besides these, each record has `content-type` (`application/msgpack` or
-`application/json`), `ce_specversion` 1.0 and `ce_type`, `kvlens.` and the name of the topic."""
+CloudEvents in binary mode: besides these `content-type` (`application/msgpack` or `application/json`),
+`ce_specversion` 1.0 and `ce_type`, `kvlens.` and the name of the topic."""
 FIELDS_SHOWN = ("events",)
 """Tables of `topics.toml` whose fields are on the page; for the others it links to their schemas."""
 OF_KVLENS = """\
-Nothing is promised to other readers of them; the AsyncAPI document has their keys and records."""
+Nothing is promised to other readers; the AsyncAPI document has keys and records."""
 COMMON = 2
 """A field that at least this many structs of a topic have, with one meaning, is explained once."""
 
 ROWS_AS_JSON = """\
-Fields are the columns of the [table](tables.md) that `table` names, all required: numbers as JSON numbers,
-times as text, `Enum8` as one of its names. [`schemas/generated/`](../schemas/generated/) has a schema of
-each: {records}."""
+All fields are required: numbers as JSON numbers, times as text, `Enum8` as one of its names.
+[`schemas/generated/`](../schemas/generated/) has a schema of each: {records}."""
 PACKED_CHANGES = """\
 Of each engine session that changed (`sources`) it has the changes by medium and group, in packed columns:
-`hashes`, `kinds`, `times`, `block_sizes` and others. The schema says what each field means, and how its bytes
-are packed."""
+`hashes`, `kinds`, `times`, `block_sizes` and others, which the schema explains."""
 COLUMNS_OF = {"EngineCounters": "engine_counters"}
 """Structs -> the table whose columns have some of their fields."""
 DAY = 86_400_000
@@ -103,18 +100,17 @@ def topics_page() -> bytes:
 
 
 def _overview(topics: dict[str, Topic]) -> str:
-    head = ("Topic", "Written by", "Read by", "Partitions", "Kept", "Largest record", "Compression")
+    head = ("Topic", "Written by", "Read by, besides you", "Partitions", "Kept", "Largest record")
     return table(
         head,
         (
             (
                 f"[`{topic.name}`](#{topic.name.replace('.', '')})",
                 ", ".join(topic.producers),
-                ", ".join(topic.consumers),
+                ", ".join(who for who in topic.consumers if who != DOWNSTREAM),
                 str(topic.partitions),
                 _kept(topic),
                 _mebibytes(topic, "max.message.bytes"),
-                topic.compression,
             )
             for topic in topics.values()
         ),

@@ -50,13 +50,13 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     """
 
     hashes: bytes
-    """n packed hashes (`schemas.hashes`); may be empty."""
+    """n hashes (`schemas.hashes`); may be empty."""
     block_size: BlockSize
-    """Tokens per block; 0 when the engine does not say (placeholders of offload tiers)."""
+    """Tokens per block; 0: the engine does not say (placeholders of offload tiers)."""
     tokens: Total = 0
     """Tokens in all n blocks together."""
     parent: PackedHash | None = None
-    """Packed hash of the block before the first one; None at the start of a sequence."""
+    """Hash of the block before the first one; None at the start of a sequence."""
     medium: Text = "gpu"
     """Canonical: gpu, cpu, disk, storage, fs, obj, external, or the raw value case-folded. `kvcr:cpu` belongs
     to the owner `kvcr`, `remote:storage` is reached by other engines as well."""
@@ -72,25 +72,25 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     """Adapter name the blocks belong to."""
     session: Text | None = None
     """Keyed hash of the session id of the request that stored the blocks, 16 hexadecimal digits; only with
-    `connector.forward_session_ids`. Engines share blocks between sessions. No table has it."""
+    `connector.forward_session_ids`. Engines share blocks between sessions."""
     store_only: bool = False
     """The publisher never announces that such blocks leave this medium."""
     size_bytes: Total = 0
     """Bytes of all n blocks together; 0: the publisher does not say."""
     links: bytes = b""
-    """n links (`schemas.hashing.content`), packed like hashes: keyed hashes of what each block holds; only
-    with `connector.content_hashes`. Empty where the event has nothing to compute them from."""
+    """n links (`schemas.hashing.content`): keyed hashes of what each block holds; only with
+    `connector.content_hashes`. Empty where the event has nothing to compute them from."""
     salt: Text | None = None
     """Keyed hash of the request's cache salt, 16 hexadecimal digits; only with `connector.forward_salts`.
     Engines share no block between salts. SGLang sends it with every store, vLLM only with that of a prompt's
-    first block, to which the others lead by `parent`. No table has it."""
+    first block, to which the others lead by `parent`."""
 
 
 class Removed(msgspec.Struct, tag="removed", tag_field="type", omit_defaults=True, gc=False):
     """n physical copies left, in the engine's order; adjacent engine events are merged."""
 
     hashes: bytes
-    """n packed hashes, one per physical copy; a hash may occur several times."""
+    """n hashes, one per physical copy; one may occur several times."""
     medium: Text = "gpu"
     raw_medium: Text | None = None
     group_idx: GroupIdx = 0
@@ -100,8 +100,8 @@ class Cleared(msgspec.Struct, tag="cleared", tag_field="type", omit_defaults=Tru
     """The engine dropped its prefix cache."""
 
     medium: Text | None = None
-    """Canonical; empty: all of the engine's own; an owner and a colon (`kvcr:`): all of that owner; None: all
-    of the engine's own if its records say `clears_all`, else as the reader's settings say."""
+    """Canonical; empty: all of the engine's own; an owner and a colon (`kvcr:`): all of that owner; None: as
+    empty if records say `clears_all`, else as the reader's settings say."""
     group_idx: GroupIdx | None = None
     """The group that was dropped; None: all."""
 
@@ -138,18 +138,18 @@ class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defa
     reason: Name
     """Bounded: see `schemas.reasons.UndecodableReason`."""
     seq: Seq | None = None
-    """None when the frame did not even give a sequence number."""
+    """None: the frame gave no sequence number."""
     count: Count = 1
     """Events, or 1 for a whole frame."""
     event_type: EventType | None = None
     """With `unknown_type`: the type, if it is a plain name."""
     medium: Text | None = None
-    """With `unknown_type`: the medium that the event names, canonical; None: it names none."""
+    """With `unknown_type`: the medium that the event names, canonical."""
 
 
 class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", omit_defaults=True, gc=False):
-    """One scrape of the engine's own metrics; None: not exported. Tokens looked up and found, computed and so
-    on are cumulative since the engine started."""
+    """One scrape of the engine's own metrics; None: not exported. Tokens and seconds are cumulative since the
+    engine started."""
 
     prefix_cache_queries: Total | None = None
     """Tokens looked up in the engine's own prefix cache."""
@@ -201,7 +201,7 @@ class SourceStatus(msgspec.Struct, tag="source_status", tag_field="type", omit_d
     """
 
     connected: bool
-    """Whether its event stream is connected, or the engine has answered a replay request of late."""
+    """Whether its event stream is connected, or the engine answered a replay request of late."""
 
 
 class Capacity(msgspec.Struct, tag="capacity", tag_field="type", omit_defaults=True, gc=False):
@@ -217,7 +217,7 @@ class Accessed(msgspec.Struct, tag="accessed", tag_field="type", omit_defaults=T
     """n objects were used, in the publisher's order; what is held stays as it is."""
 
     hashes: bytes
-    """n packed hashes; one may occur several times."""
+    """n hashes; one may occur several times."""
     medium: Text | None = None
     """Canonical; None: the publisher does not say on which medium it held them."""
     raw_medium: Text | None = None
@@ -275,14 +275,14 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     dp_rank: DpRank
     """Data-parallel rank; with the replica it names the source."""
     incarnation: Incarnation
-    """Number of the engine session: the time when the connector opened it, in microseconds since the epoch.
-    Each session has a greater one than those before."""
+    """Number of the engine session: the microsecond since the epoch at which the connector opened it; each
+    session has a greater one than those before."""
     batches: list[Batch]
     """The run, in order, with notices where they belong."""
     first_seq: Seq | None = None
-    """First sequence number in this record; None when it holds only notices."""
+    """First sequence number in this record; None: it holds only notices."""
     last_seq: Seq | None = None
-    """Last sequence number in this record; None when it holds only notices."""
+    """The last one."""
     tenant: Name = "default"
     """From the replica's configuration."""
     engine: Name = ""
@@ -292,18 +292,18 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     may_reannounce: bool | None = None
     """Whether the engine may announce resident blocks again without a second copy; None: not known yet."""
     duplicates: Count = 0
-    """Batches that the connector dropped as already published, since the previous record of the source."""
+    """Batches dropped as already published, since the previous record of the source."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
     """What is unusual about the stream: `schemas.reasons.Remark`s, some with a colon and what it is about."""
     last_fingerprint: int = 0
-    """Fingerprint of the payload of `last_seq`, by which a later connector knows the session again."""
+    """Of the payload of `last_seq`, by which a later connector knows the session again."""
     one_copy: bool = False
-    """Whether the engine has at most one copy of each block: a store of a resident one repeats it."""
+    """Whether the engine has at most one copy of each block: stores of resident ones repeat it."""
     clears_all: bool | None = None
     """Whether a clear that names no medium is of every one; None: not known yet."""
     emitters: dict[Name, tuple[Total, Seq]] = {}
-    """By publisher, where several report of the source: its session, and the last of its own sequence numbers
-    in this record."""
+    """By publisher, where several report of the source: its session, and its last own sequence number in this
+    record."""
     role: Name = ""
     """`prefill`, `decode` or `both`, as settings or labels say it; empty: nobody says."""
 
