@@ -141,7 +141,7 @@ def bind_problems(discovery: Discovery) -> Iterator[str]:
 
 def _only_names_pod(template: str) -> bool:
     try:
-        fields = [tuple(field) for _, *field in string.Formatter().parse(template) if field[0] is not None]
+        fields = [part[1:] for part in string.Formatter().parse(template) if part[1] is not None]
     except ValueError:
         return False
     return fields == [("pod", "", None)]  # behind a colon is a width
