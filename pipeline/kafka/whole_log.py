@@ -16,7 +16,8 @@ AHEAD_SECONDS = 10.0
 MOST_WAITING_BYTES = 128 << 20
 """Bytes read ahead; where as much lies closer together in time, the log is read less far ahead."""
 _WAIT_MS = 500
-_SILENT_SECONDS = 20.0
+SILENT_SECONDS = 20.0
+"""After so long without a record a partition is given up."""
 
 Range = tuple[int, int]
 """Offsets: the first, and the one after the last."""
@@ -62,7 +63,7 @@ class WholeLog:
         """Read something more of at least one of these partitions."""
         places = [self._places[partition] for partition in partitions]
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _SILENT_SECONDS
+        deadline = loop.time() + SILENT_SECONDS
         moved = False
         while not moved:
             found = await self._consumer.getmany(*places, timeout_ms=_WAIT_MS)

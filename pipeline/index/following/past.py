@@ -5,6 +5,8 @@ Checkpoints are of no use here: compaction leaves only the newest one, which is 
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -18,6 +20,7 @@ from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
 from pipeline.index.telemetry import IndexMetrics
 from pipeline.kafka.topics import describe
+from pipeline.kafka.whole_log import SILENT_SECONDS
 from pipeline.reading.events_reader import EventsReader
 from pipeline.residency.granularity.two_sizes import GranularPool
 from schemas.settings import Settings, shard_numbers
@@ -90,7 +93,7 @@ async def _read(
 ) -> tuple[int, float]:
     """Apply a partition up to a moment; return its first offset and when that record was written.
 
-    Of a partition without records the second is the moment.
+    Of a partition without records the second is the moment. Raises asyncio.TimeoutError where it stands.
     """
     consumer.assign([place])
     begin = (await consumer.beginning_offsets([place]))[place]
@@ -102,14 +105,19 @@ async def _read(
     state.next_offset = begin
     consumer.seek(place, begin)
     oldest: float | None = None
+    came_at = time.monotonic()
     while state.next_offset < end:
         fetched = await consumer.getmany(place, timeout_ms=_WAIT_MS)
         wanted = [record for record in fetched.get(place, ()) if record.offset < end]
         if wanted:
-            came = offered(wanted)
+            came, came_at = offered(wanted), time.monotonic()
             oldest = came[0].written_at if oldest is None else oldest
             for portion in portions(came):
                 applying.apply(portion)
+        elif time.monotonic() - came_at > SILENT_SECONDS:
+            raise asyncio.TimeoutError(
+                f"partition {place.partition} of {place.topic} does not get past offset {state.next_offset}"
+            )
         state.let_go()
     if oldest is None:
         oldest = at if later is None else later.timestamp / 1000
