@@ -44,8 +44,8 @@ class Fleet:
     filled = Figure(
         "kvlens_fleet_filled_tokens_per_second",
         "Tokens filled into GPU caches, by cause. All but promoted, transferred and generated are prefill; "
-        "avoidable are peer, peer_and_evicted, evicted, evicted_elsewhere, at_receivers (neither routing nor "
-        "capacity saves it) and cleared (docs/figures.md).",
+        "avoidable are peer, peer_and_evicted, evicted, evicted_elsewhere, at_receivers and cleared "
+        "(docs/figures.md).",
         ("model", "cause"),
         unit="{token}/s",
     )
@@ -58,14 +58,14 @@ class Fleet:
     hit_ratio = Figure(
         "kvlens_fleet_hit_ratio",
         "Tokens found of those looked up, of scraped engines: actual (by their counters), own_ideal (at "
-        "most, with more cache) and ideal (at most, with better routing as well).",
+        "most, with more cache), ideal (at most, with better routing, too).",
         ("model", "kind"),
         unit="1",
     )
     cached = Figure(
         "kvlens_fleet_cached_tokens",
-        "Distinct tokens that each rank holds, no more than it has room for, at the end of the range. "
-        "Missing where engines do not say how many tokens a block has.",
+        "Distinct tokens that each rank holds, no more than it has room for, at the end of the range; "
+        "missing where engines do not say how many tokens a block has.",
         ("model", "medium"),
         unit="{token}",
     )

@@ -37,10 +37,10 @@ class Connector:
     )
     publish_delays = Counter(
         "kvlens_connector_publish_delays_total",
-        "Times a batch of records waited long for its acknowledgement.",
+        "Batches of records that waited long for their acknowledgement.",
     )
     publish_failures = Counter(
-        "kvlens_connector_publish_failures_total", "Produce calls that failed; their records are sent again."
+        "kvlens_connector_publish_failures_total", "Failed produce calls; their records are sent again."
     )
     abandoned_records = Counter(
         "kvlens_connector_abandoned_records_total", "Records given up when a stop ran out of time."
@@ -59,19 +59,19 @@ class Connector:
     )
     refused_reports = Counter(
         "kvlens_connector_refused_reports_total",
-        "What servers of LMCache reported and was left out: requests, Kafka records, batches, or objects.",
+        "Reports of LMCache's servers left out: requests, Kafka records, batches, or objects.",
         ("reason",),
     )
     reports_read = Counter(
-        "kvlens_connector_report_records_total", "Kafka records of LMCache's servers that were read."
+        "kvlens_connector_report_records_total", "Kafka records of LMCache's servers read."
     )
     reports_unreachable = Counter(
         "kvlens_connector_reports_unreachable_total",
-        "Times that the topic of LMCache's servers could not be read; it is tried again.",
+        "Times that LMCache's topic could not be read; it is tried again.",
     )
     unusable_positions = Counter(
         "kvlens_connector_unusable_positions_total",
-        "Stored positions that say nothing about the log as it is.",
+        "Stored positions that do not fit the log.",
     )
     inexact_positions = Counter(
         "kvlens_connector_inexact_positions_total",
@@ -79,7 +79,7 @@ class Connector:
     )
     recovered_positions = Counter(
         "kvlens_connector_recovered_positions_total",
-        "Positions found in the events topic because the positions topic was empty.",
+        "Positions found in the events topic, as the positions topic was empty.",
     )
     position_write_failures = Counter(
         "kvlens_connector_position_write_failures_total", "Times positions could not be written."
@@ -96,7 +96,7 @@ class Connector:
     )
     doubted_absences = Counter(
         "kvlens_connector_doubted_absences_total",
-        "Times that most replicas of an origin were gone at once, which counts only if it stays so.",
+        "Times that most replicas of an origin were gone at once: counts only if it stays so.",
     )
     settings_failures = Counter(
         "kvlens_connector_settings_failures_total",
@@ -111,7 +111,7 @@ class Connector:
     )
     kubernetes_failures = Counter(
         "kvlens_connector_kubernetes_failures_total",
-        "Times that the Kubernetes API gave no pods, or a watch broke; replicas stay as they were.",
+        "Times that the Kubernetes API gave no pods, or a watch broke; replicas stay.",
         ("reason",),
     )
     refused_pods = Counter(
@@ -121,7 +121,7 @@ class Connector:
     )
     description_failures = Counter(
         "kvlens_connector_description_failures_total",
-        "Times that an engine in a pod could not be asked where it publishes; it is asked again.",
+        "Times that an engine in a pod did not say where it publishes; it is asked again.",
         ("reason",),
     )
     replica_clashes = Counter(
@@ -135,7 +135,7 @@ class Connector:
     )
     refused_figures = Counter(
         "kvlens_connector_refused_figures_total",
-        "Figures on engines' metrics pages that no engine can mean; the rest of the page is taken.",
+        "Impossible figures on engines' metrics pages; the rest of a page is taken.",
         ("reason",),
     )
 
@@ -149,11 +149,11 @@ class Connector:
 
     unknown_partitions = Gauge(
         "kvlens_connector_unknown_partitions",
-        "Partitions that the events topic got since the start; workers refuse such a topic.",
+        "Partitions that the events topic got since the start: workers refuse it.",
     )
     unread_reports = Gauge(
         "kvlens_connector_unread_report_records",
-        "Records of LMCache's topic that are not read yet, in all its partitions.",
+        "Records of LMCache's topic not read yet.",
     )
 
     batches = Counter("kvlens_connector_batches_total", "Batches taken.", ("replica",))
@@ -164,7 +164,7 @@ class Connector:
     )
     skipped_events = Counter(
         "kvlens_connector_skipped_events_total",
-        "Events left out, of types that change nothing of what is resident.",
+        "Events left out, of types that change no residency.",
         ("replica",),
     )
     payload_bytes = Counter(
@@ -197,7 +197,7 @@ class Connector:
     restarts = Counter("kvlens_connector_restarts_total", "New sessions of an engine.", ("replica",))
     source_seconds = Counter(
         "kvlens_connector_source_seconds_total",
-        "Time that the connector spent on the messages of a replica.",
+        "Time spent on the messages of a replica.",
         ("replica",),
     )
     source_pauses = Counter(
@@ -207,12 +207,12 @@ class Connector:
     )
     undecodable = Counter(
         "kvlens_connector_undecodable_total",
-        "Events or frames skipped because they could not be understood.",
+        "Events or frames skipped, as nobody understood them.",
         ("replica", "reason"),
     )
     replica_info = Gauge(
         "kvlens_connector_replica_info",
-        "1 for each replica that is read, with its role by settings or labels; join on `replica`.",
+        "1 for each replica read, with its role by settings or labels; join on `replica`.",
         ("replica", "role"),
     )
     sources = Gauge("kvlens_connector_sources", "Sources (ranks) that are read.", ("replica",))
@@ -232,17 +232,17 @@ class Worker:
     records = Counter("kvlens_worker_records_total", "Records applied.", ("agent", "partition"))
     skipped = Counter(
         "kvlens_worker_records_skipped_total",
-        "Records not applied, as they came again: reason repeated.",
+        "Records not applied, as they came again (reason repeated).",
         ("agent", "reason"),
     )
     set_aside = Counter(
         "kvlens_worker_records_set_aside_total",
-        "Records that cannot be applied; those of events and residency are in set.aside.v1.",
+        "Records that cannot be applied; of events and residency they are in set.aside.v1.",
         ("agent", "reason"),
     )
     left_out = Counter(
         "kvlens_worker_left_out_events_total",
-        "Events of engines that exceed a limit of the worker; their sources are degraded.",
+        "Events beyond a limit of the worker; their sources are degraded.",
         ("reason",),
     )
     without_content = Counter(
@@ -257,7 +257,7 @@ class Worker:
     )
     out_of_order = Counter(
         "kvlens_worker_changes_out_of_order_total",
-        "Changes of residency that did not count in the order of event time across partitions.",
+        "Changes of residency that did not count in the order of event time.",
         ("reason",),
     )
     lost = Counter(
@@ -274,7 +274,7 @@ class Worker:
     sources = Gauge("kvlens_worker_sources", "Event streams in the state.", ("agent", "partition"))
     forgotten = Counter(
         "kvlens_worker_forgotten_sources_total",
-        "Event streams that left the state, as nothing came for `worker.forget_seconds`.",
+        "Event streams forgotten, as nothing came for `worker.forget_seconds`.",
         ("agent",),
     )
     troubled = Gauge(
@@ -328,12 +328,12 @@ class Index:
     )
     choices = Counter(
         "kvlens_index_choices_total",
-        "Routers' choices that Kafka acknowledged: best, worse, or why they were not judged.",
+        "Routers' choices acknowledged: best, worse, or why they were not judged.",
         ("verdict",),
     )
     choices_unacknowledged = Counter(
         "kvlens_index_choices_unacknowledged_total",
-        "Routers' choices that Kafka did not acknowledge in time; the router got an error.",
+        "Routers' choices not acknowledged in time; the router got an error.",
     )
     answer_seconds = Histogram(
         "kvlens_index_answer_seconds",
@@ -349,7 +349,7 @@ class Index:
     )
     age = Gauge(
         "kvlens_index_age_seconds",
-        "Since it last had read everything in the log, in the partition where that is longest ago.",
+        "Since it last had read everything, in the partition where that is longest ago.",
     )
     lag = Gauge("kvlens_index_lag_records", "Event records known of and not read.")
     sources = Gauge("kvlens_index_sources", "Event streams followed.")
@@ -365,7 +365,7 @@ class Otlp:
 
     exports = Counter(
         "kvlens_otlp_exports_total",
-        "Ranges that were due at the receiver of `otlp.endpoint`, by what became of them.",
+        "Ranges due at the receiver of `otlp.endpoint`, by what became of them.",
         ("outcome",),
     )
 

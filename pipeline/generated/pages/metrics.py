@@ -8,29 +8,19 @@ from schemas.metric_kinds import ATTRIBUTES, Figure, Histogram, Metric
 from schemas.metrics import Catalogue, Connector, Index, Login, Otlp, Worker, metrics_of
 
 FLEET = """\
-`kvlens serve`, at `/fleet/metrics` on `page.port`: the last five minutes of the [tables](tables.md), to
-alert and scale in Prometheus. All are gauges of one range of whole minutes, which ended 30 to 90 s before the
-newest window. The page is made at most every 10 s, its advice once a minute: scrape it every 30 s or more.
+`kvlens serve`, at `/fleet/metrics` on `page.port`: the last five minutes of the [tables](tables.md). All are
+of one range of whole minutes, which ended 30 to 90 s before the newest window. The page is made at most every
+10 s, its advice once a minute: [scrape it](alerts.md#with-prometheus-and-alertmanager) every 30 s or more.
 
 - **Age**: `time() - kvlens_fleet_range_end_timestamp_seconds`. Without rows of the last hour only
-  `kvlens_fleet_folded_series` is there. Figures that ClickHouse did not answer are missing, and
+  `kvlens_fleet_folded_series` is there. What ClickHouse did not answer is missing, and
   `kvlens_fleet_family_answered` is 0; if it answers nothing, the status is 503.
 - **Trust**: figures rest on all streams, partial and degraded ones (`kvlens_fleet_streams`) included.
-- **Rates** are means of the range, so they are too low in the first five minutes of a fleet. Those of the
+- **Rates** are means of the range: too low in the first five minutes of a fleet. Those of the
   [advice](advice.md) are over the time in which kvlens knew of a source; findings may count the same tokens.
 - **Without ClickHouse** (`clickhouse.url = ""`) each worker has the page, on `worker.metrics_port`: streams,
-  fills, tokens and GPU blocks of its own partitions, to be added up (`sum by (model, cause)`), without hit
-  ratios, costs, advice and replicas.
-
-```yaml
-scrape_configs:
-  - job_name: kvlens-fleet
-    metrics_path: /fleet/metrics
-    scrape_interval: 30s
-    # authorization: {credentials_file: FILE}, where the page needs a login
-    static_configs:
-      - targets: ["127.0.0.1:8080"]
-```
+  fills, tokens and GPU blocks of its own partitions, to be added up, without hit ratios, costs, advice and
+  replicas.
 
 The share of prefill that is avoidable, by model:
 
@@ -46,14 +36,13 @@ figures to an OpenTelemetry receiver, by OTLP over HTTP with protobuf: each rang
 is there. A point's time is the end of its range. The wheel needs `pip install 'kvlens[otlp]'`; the image has
 it.
 
-- **Names** may change: OpenTelemetry's conventions for GenAI have none for KV caches yet. Labels become
-  attributes, with `kvlens.` before them, but {renamed}; empty ones are left out. The resource has
-  `service.name` (`kvlens`), and of a worker `service.instance.id`: add workers up.
+- **Names** may change: OpenTelemetry has none for KV caches yet. Labels become attributes, with `kvlens.`
+  before them, but {renamed}; empty ones are left out. The resource has `service.name` (`kvlens`), and of a
+  worker `service.instance.id`: add workers up.
 - **Login**: `OTEL_EXPORTER_OTLP_HEADERS` (`authorization=Bearer%20TOKEN`), `OTEL_EXPORTER_OTLP_CERTIFICATE`,
   `…_CLIENT_CERTIFICATE`, `…_CLIENT_KEY` and `OTEL_RESOURCE_ATTRIBUTES`, as
   [OpenTelemetry's exporters](https://opentelemetry.io/docs/specs/otel/protocol/exporter/) read them.
-- **A receiver that is away** holds up nothing: a range has 10 s, nothing is kept. Each
-  [outcome](topics.md#otlpoutcome) is counted, on `/fleet/metrics` or the worker's `/metrics`.
+- **A receiver that is away** holds up nothing: a range has 10 s, nothing is kept.
 - **Figures** are those above but the end of the range: `kvlens.fleet.` and the name, without `_per_second`,
   `_per_hour` or `_seconds`, which the unit says, as in `kvlens.fleet.filled_tokens`.
   Units: {units}.""".format(
@@ -67,7 +56,7 @@ PROCESSES: dict[str, tuple[Catalogue, str]] = {
     "Index": (Index, "`kvlens index`, on `index.port`."),
     "Login": (
         Login,
-        "All of these, for files that `kafka`'s settings name: `ssl_cafile`, `sasl_password_file` and so on.",
+        "All of these, for files that settings of `kafka` name.",
     ),
     "Fleet": (Fleet, FLEET),
     "OpenTelemetry": (Otlp, OTLP),
@@ -75,10 +64,10 @@ PROCESSES: dict[str, tuple[Catalogue, str]] = {
 """Title -> metrics, and what exposes them."""
 
 INTRODUCTION = """\
-How kvlens itself is doing. What it measures of the engines is in the [tables](tables.md), and for Prometheus
-under [Fleet](#fleet). Connector and worker serve `/metrics` when their `metrics_port` is not 0, beside
-`/livez` (the process turns) and `/readyz` (it does its job). Labels, in braces, are bounded by the
-configuration. Names of counters end in `_total`; {histograms} are histograms, all others gauges."""
+How kvlens itself is doing, and what it measures of the [fleet](#fleet). Connector and worker serve `/metrics`
+when their `metrics_port` is not 0, beside `/livez` (the process turns) and `/readyz` (it does its job).
+Labels, in braces, are bounded by the configuration; [reasons](topics.md#reasons) are listed. Names of counters
+end in `_total`; {histograms} are histograms, all others gauges."""
 
 
 def metrics_page() -> bytes:
