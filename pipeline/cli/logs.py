@@ -48,7 +48,7 @@ def configure_logs(level: str, *, libraries: bool = True) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render, _hide_secrets],
         )
     )
-    for name in ("",) if libraries else OWN_LOGGERS:
+    for name in [""] if libraries else [*OWN_LOGGERS]:
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level.upper())
