@@ -347,20 +347,23 @@ class SourceResidency:
 
     def _begin(self, record: EventsRecord) -> None:
         head = self.head
-        lived = head.incarnation != 0
+        lived, same_model = head.incarnation != 0, record.model == head.model
         if lived:
             self.windows.end_session()
             # No hash of this model finds another model's files, and some day there would be too many.
             most = int(self.settings.max_blocks * MOST_KEPT)
-            stays = self.pools.kept().total() <= most and record.hash_domain == head.hash_domain
+            same_hashes = same_model and record.hash_domain == head.hash_domain
+            stays = self.pools.kept().total() <= most and same_hashes
             self._lose(_dies_with_engine if stays else _is_any)
             self._changes.decide()
+            if not same_model:
+                self.windows.end_model()
         session.began(head, record, self._event_time(record.batches[0]) if record.batches else 0.0)
         self.pools.session_began(head.loras)
-        if lived:
+        if lived and same_model:
             head.trust = trust.session_began(head.trust, head.opened_at, {*self.pools.kept()})
         else:
-            head.trust = TrustState(TrustSince("partial", head.opened_at))
+            head.trust = TrustState(TrustSince("partial", head.opened_at), {}, head.trust.passed)
 
     def _event_time(self, batch: Batch) -> float:
         """Return when a batch was published or a notice given; only the clock of an engine may be off."""

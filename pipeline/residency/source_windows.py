@@ -71,6 +71,13 @@ class SourceWindows:
             self.ended_unseen("superseded")
         self._due += source_rows(self._head)
 
+    def end_model(self) -> None:
+        """End the open window for good: rows of another model have other keys, and begin with its own."""
+        head = self._head
+        if head.window is not None:
+            self.move_to(head.window + 1)
+            head.window = head.carried_to = head.written_to = None
+
     def ended_unseen(self, reason: str) -> None:
         """Close the present session, whose end nobody saw, at its last batch (without one, at its start)."""
         head = self._head

@@ -173,12 +173,16 @@ class SourceRecount:
     def _begin(self, record: EventsRecord) -> None:
         """Begin another session: what was held is lost in the open window, the new one is unknown so far."""
         another = self.life.incarnation != 0
+        another_model = another and record.model != self.life.model
         if another:
             if self.life.closed_at is None:
                 self.life.ended_unseen("superseded")
             self.on_life_over()
-            another_domain = record.hash_domain != self.life.hash_domain
+            another_domain = another_model or record.hash_domain != self.life.hash_domain
             self._lose(outliving=another_domain or self._holdings.too_many_outlive())
+            if another_model and self.window is not None:
+                self._move_to(self.window + 1)
+                self.window = None
             self._past = self.residency_sums()
             self._holdings.life_began()
         self.life = Life(
@@ -188,7 +192,8 @@ class SourceRecount:
             record.hash_domain,
             record.tenant,
         )
-        self.trust.life_began(self.life.opened_at, self._holdings.outliving() if another else None)
+        goes_on = another and not another_model
+        self.trust.life_began(self.life.opened_at, self._holdings.outliving() if goes_on else None)
 
     def _time_of(self, batch: Batch) -> float:
         """Return the event time of a batch, or when a notice was given."""
