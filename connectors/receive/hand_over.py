@@ -38,9 +38,10 @@ class HandOver:
     @property
     def waiting_messages(self) -> int:
         """Messages that `take` has not returned yet."""
+        # Of a copy: the thread may append meanwhile.
         return sum(
             arrived.bundles.messages if isinstance(arrived, Together) else len(arrived.messages)
-            for arrived in self._arrived
+            for arrived in self._arrived.copy()
         )
 
     @property

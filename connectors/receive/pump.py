@@ -54,7 +54,7 @@ class Pump:
         """Tell whether messages of a source may be waiting."""
         while self._collect()[0]:
             pass
-        if self._crowd and self._hand_over.waiting_messages:
+        if self._crowd and not self._hand_over.empty:
             return True
         return source in self._paused or self._turns.bytes_of(source) > 0
 

@@ -41,3 +41,16 @@ def test_what_is_left_out_waits_as_one_while_nothing_is_taken() -> None:
     assert taken() == [(("a", 0), 2_000), (("b", 0), 1_000)]
     hand_over.put_left_out(("a", 0), 3, 0.0)
     assert taken() == [(("a", 0), 3)]
+
+
+def test_what_waits_can_be_counted_while_more_comes() -> None:
+    hand_over = HandOver(10_000, lambda: None)
+
+    class Meanwhile(Bundle):
+        def __len__(self) -> int:
+            hand_over.put_last(("b", 0), 0.0)  # as the thread may at any time
+            return super().__len__()
+
+    for _ in range(2):
+        hand_over.put(("a", 0), Meanwhile.of([(b"", bytes(8), b"x")]), 1, 0.0)
+    assert hand_over.waiting_messages == 2
