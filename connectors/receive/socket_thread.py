@@ -24,6 +24,7 @@ from connectors.receive.plain_receiver import receive_messages
 from connectors.receive.ready_sockets import ReadySockets
 from connectors.receive.received import Key
 from connectors.receive.sub_sockets import (
+    PEER_MESSAGES,
     SOCKET_MESSAGES,
     EndpointRefused,
     high_water_mark,
@@ -204,8 +205,7 @@ class SocketThread:
             if isinstance(command, Add):
                 try:
                     # Commands that wait are mostly sockets to come: a start opens all at once.
-                    limit = high_water_mark(1 + len(self._sockets) + len(self._commands))
-                    socket = self._opened(command, limit)
+                    socket = self._opened(command, 1 + len(self._sockets) + len(self._commands))
                 except zmq.ZMQError as error:
                     refusal = EndpointRefused(command.source, command.endpoint, error.strerror)
                     if isinstance(command.source, Listening):
@@ -241,8 +241,11 @@ class SocketThread:
     def _of(self, source: Key) -> list[_Socket]:
         return [socket for socket, owner in self._sockets.items() if owner == source]
 
-    def _opened(self, command: Add, messages: int) -> _Socket:
+    def _opened(self, command: Add, sockets: int) -> _Socket:
+        """Open one of so many sockets."""
         topic = "" if command.shared_sequence else command.topic
+        listens = isinstance(command.source, Listening)
+        messages = PEER_MESSAGES if listens else high_water_mark(sockets)
         socket = new_sub_socket(self._context, topic, messages)
         try:
             if isinstance(command.source, Listening):

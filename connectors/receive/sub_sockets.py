@@ -13,6 +13,8 @@ holds back the engines' queues, and they drop what does not fit there."""
 SOCKETS_MESSAGES = 64_000
 """Messages that sockets opened together hold; where there are many, each holds less."""
 MIN_SOCKET_MESSAGES = 100
+PEER_MESSAGES = MIN_SOCKET_MESSAGES
+"""Messages that a socket that engines connect to holds of each: there may be a thousand."""
 MAX_MESSAGE_BYTES = 256 << 20
 """A larger frame ends its connection: ZMQ takes it into memory before anybody sees how large it is."""
 RECEIVE_BUFFER_BYTES = 256 << 10
@@ -39,9 +41,7 @@ class EndpointRefused(OperatorError):
         return f"cannot subscribe to {self.endpoint} of {replica}/{rank}: {self.reason}; correct the endpoint"
 
 
-def new_sub_socket(
-    context: zmq.Context[zmq.Socket[bytes]], topic: str, messages: int = SOCKET_MESSAGES
-) -> zmq.Socket[bytes]:
+def new_sub_socket(context: zmq.Context[zmq.Socket[bytes]], topic: str, messages: int) -> zmq.Socket[bytes]:
     """Return a socket with a subscription, for the caller to connect (`Dialling`) or to bind (`listen`).
 
     It holds `messages`, which is never changed: a libzmq socket whose limit changes while it is open may wait

@@ -10,9 +10,10 @@ import pytest
 import zmq
 
 from connectors.frames.bundle import Frames
+from connectors.receive import socket_thread
 from connectors.receive.received import Key
 from connectors.receive.socket_thread import REFRESH_SECONDS, TURN_BYTES
-from connectors.receive.sub_sockets import EndpointRefused
+from connectors.receive.sub_sockets import PEER_MESSAGES, SOCKET_MESSAGES, EndpointRefused, new_sub_socket
 from connectors.receive.subscriber import Subscriber
 from connectors.sources import Listening, Peer, SourceKey
 from tests.support.handed_over import received
@@ -268,6 +269,25 @@ async def test_engines_that_connect_are_told_apart_by_topic(
         engines[b"kv@a@m"].close(0)
         await _until(lambda: not subscriber.connected(peers[b"kv@a@m"]))
         assert subscriber.connected(peers[b"kv@b@m"])
+
+
+async def test_little_is_held_of_each_engine_that_connects(
+    context: Context, free_port: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZMQ's limit is for each of them."""
+    _, endpoint = _publisher(context)
+    limits: list[int] = []
+
+    def noting(context: Context, topic: str, messages: int) -> zmq.Socket[bytes]:
+        limits.append(messages)
+        return new_sub_socket(context, topic, messages)
+
+    monkeypatch.setattr(socket_thread, "new_sub_socket", noting)
+    async with _running() as subscriber:
+        subscriber.add(("r", 0), endpoint)
+        subscriber.listen(Listening(f"tcp://127.0.0.1:{free_port()}", 0))
+        await _until(lambda: len(limits) == 2)
+    assert limits == [SOCKET_MESSAGES, PEER_MESSAGES]
 
 
 async def test_engine_that_connects_again_is_connected(
