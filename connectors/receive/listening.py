@@ -8,6 +8,9 @@ import zmq
 
 from connectors.frames.bundle import Frames
 
+MAX_TOPIC_BYTES = 1_024
+"""Longer topics, which no engine has, are cut: each is remembered for a while, and may be a payload."""
+
 
 @dataclass(slots=True)
 class Heard:
@@ -34,9 +37,10 @@ def receive_by_topic(
         frames = [part.bytes for part in parts]
         length = sum(map(len, frames))
         descriptor = _descriptor(parts[-1])
-        known = heard.get(frames[0])
+        topic = frames[0][:MAX_TOPIC_BYTES]
+        known = heard.get(topic)
         if known is None:
-            heard[frames[0]] = Heard([frames], length, descriptor)
+            heard[topic] = Heard([frames], length, descriptor)
         else:
             known.messages.append(frames)
             known.size += length
