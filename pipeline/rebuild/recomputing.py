@@ -75,8 +75,9 @@ async def follow(settings: Settings, begun: Discarded, say: Callable[[Standing],
 
 def _done(events: Extent, committed: Mapping[int, int]) -> tuple[int, int]:
     """Return how many of the records are committed, and how many there are, both without later ones."""
+    # Retention may have removed records between setting the offsets and looking at the log.
     done = sum(
-        min(committed.get(number, begin), events.ends[number]) - begin
+        max(0, min(committed.get(number, begin), events.ends[number]) - begin)
         for number, begin in events.begins.items()
     )
     return done, sum(events.ends[number] - begin for number, begin in events.begins.items())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.rebuild.recomputing import Standing
+from pipeline.rebuild.discard import Extent
+from pipeline.rebuild.recomputing import Standing, _done
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,9 @@ from pipeline.rebuild.recomputing import Standing
 )
 def test_progress_has_share_rate_and_time_left(standing: Standing, line: str) -> None:
     assert str(standing) == line
+
+
+def test_records_that_retention_removed_meanwhile_are_not_missing() -> None:
+    events = Extent("events", {0: 10, 1: 0, 2: 0}, {0: 20, 1: 5, 2: 5})
+    assert _done(events, {0: 7, 1: 9}) == (5, 20)
+    assert _done(events, {0: 20, 1: 5, 2: 3}) == (18, 20)
