@@ -77,6 +77,7 @@ class SourceWindows:
         if head.window is not None:
             self.move_to(head.window + 1)
             head.window = head.carried_to = head.written_to = None
+        head.capacity_blocks = head.cpu_capacity_tokens = 0
 
     def ended_unseen(self, reason: str) -> None:
         """Close the present session, whose end nobody saw, at its last batch (without one, at its start)."""

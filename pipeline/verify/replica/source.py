@@ -180,9 +180,10 @@ class SourceRecount:
             self.on_life_over()
             another_domain = another_model or record.hash_domain != self.life.hash_domain
             self._lose(outliving=another_domain or self._holdings.too_many_outlive())
-            if another_model and self.window is not None:
-                self._move_to(self.window + 1)
-                self.window = None
+            if another_model:
+                if self.window is not None:
+                    self._move_to(self.window + 1)
+                self.window, self.capacity_blocks, self.cpu_capacity_tokens = None, 0, 0
             self._past = self.residency_sums()
             self._holdings.life_began()
         self.life = Life(
