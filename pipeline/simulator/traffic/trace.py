@@ -55,16 +55,16 @@ class Served:
 class TraceReplica:
     """A prefix cache of `budget` blocks, None for endless, with vLLM's order of eviction."""
 
-    def __init__(self, block_size: int, budget: int | None = None) -> None:
+    def __init__(self, block_size: int, budget: int | None = None, hash_seed: str = "0") -> None:
         self.block_size = block_size
         self.budget = budget
         self.counters = TraceCounters()
         self.pool: BlockPool[HashId] = BlockPool(None if budget is None else budget + 1)
+        self._hash_seed = hash_seed
 
-    @staticmethod
-    def digest(hash_id: HashId) -> bytes:
+    def digest(self, hash_id: HashId) -> bytes:
         """Return the digest of a hash id."""
-        return hashlib.sha256(f"0/trace/{hash_id}".encode()).digest()
+        return hashlib.sha256(f"{self._hash_seed}/trace/{hash_id}".encode()).digest()
 
     def run(self, request: TraceRequest) -> Served:
         """Run one request to its end.
