@@ -18,9 +18,9 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One engine deployment: `dp_ranks` event streams, rank r on port + r."""
 
     id: Name
-    """Unique name; the Kafka key and the `replica` column of every table."""
+    """Unique; the Kafka key and the `replica` column of tables."""
     model: Name
-    """Model name as the tables show it; part of the hash domain."""
+    """As tables show it; part of the hash domain."""
     endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")]
     """The engine's ZMQ publisher of KV events, rank 0."""
     replay_endpoint: Annotated[str, Meta(pattern="^(tcp|ipc)://")] | None = None
@@ -85,17 +85,17 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespaces: tuple[Namespace, ...] = ()
     """Empty: that of the connector. `["*"]`: all. With `*` or more than one, ids are `namespace/pod`."""
     selector: str = ""
-    """Labels, as `kubectl get pods --selector` takes them; empty: those of the preset."""
+    """As `kubectl get pods --selector` takes it; empty: that of the preset."""
     model: Name | None = None
     """Model of pods that have it in no annotation, label or topic."""
     model_label: str = ""
-    """Label that holds the model; empty: that of the preset."""
+    """Label with the model; empty: that of the preset."""
     port: Port = 5557
     """Of a pod's first rank, unless an annotation, the engine or a port named `kv-events` gives it."""
     port_base: Port | None = None
     """Port of rank 0, where ranks are counted over several pods and rank r is on this + r."""
     replay_port: Port | None = None
-    """Port of the replay socket, unless something else gives it; further ranks count on."""
+    """Of the replay socket, unless something else gives it; further ranks count on."""
     http_port: Annotated[int, Meta(ge=0, le=65535)] | None = None
     """Of the engines' HTTP servers; not set: that of the preset; 0: they are never asked."""
     metrics_port: Port | None = None
@@ -103,7 +103,7 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
     """Data-parallel ranks of each pod, unless an annotation or the engine gives them."""
     index_label: str = ""
-    """Label with a pod's number among those of one engine; its first rank is that times its ranks."""
+    """Label with a pod's number in its engine; its first rank is that times its ranks."""
     max_replicas: Annotated[int, Meta(ge=1)] = 1000
     """Most pods at a time, the oldest first; others are counted and left out."""
     tenant: Name = "default"

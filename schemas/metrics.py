@@ -23,7 +23,7 @@ class Login:
     )
     unusable = Counter(
         "kvlens_login_files_unusable_total",
-        "Times that a changed one could not be used: new connections go on with the one before.",
+        "Times that a changed one could not be used: the one before goes on.",
         ("setting",),
     )
 
@@ -37,7 +37,7 @@ class Connector:
     )
     publish_delays = Counter(
         "kvlens_connector_publish_delays_total",
-        "Batches of records that waited long for their acknowledgement.",
+        "Batches of records that waited long for Kafka.",
     )
     publish_failures = Counter(
         "kvlens_connector_publish_failures_total", "Failed produce calls; their records are sent again."
@@ -46,7 +46,7 @@ class Connector:
         "kvlens_connector_abandoned_records_total", "Records given up when a stop ran out of time."
     )
     abandoned_messages = Counter(
-        "kvlens_connector_abandoned_messages_total", "Received messages given up when a stop ran out of time."
+        "kvlens_connector_abandoned_messages_total", "Messages given up when a stop ran out of time."
     )
     skipped_counters = Counter(
         "kvlens_connector_skipped_counters_total", "Engine counters not published because Kafka is behind."
@@ -54,7 +54,7 @@ class Connector:
     refused_endpoints = Counter("kvlens_connector_refused_endpoints_total", "Endpoints that ZMQ cannot use.")
     refused_messages = Counter(
         "kvlens_connector_refused_messages_total",
-        "Messages of engines that connected under a topic that makes no replica.",
+        "Messages of engines under a topic that makes no replica.",
         ("reason",),
     )
     refused_reports = Counter(
@@ -75,7 +75,7 @@ class Connector:
     )
     inexact_positions = Counter(
         "kvlens_connector_inexact_positions_total",
-        "Partitions not read to the end for the start positions.",
+        "Partitions not read to the end for positions.",
     )
     recovered_positions = Counter(
         "kvlens_connector_recovered_positions_total",
@@ -86,7 +86,7 @@ class Connector:
     )
     contested_sources = Counter(
         "kvlens_connector_contested_sources_total",
-        "Times another connector was seen to own a source of ours.",
+        "Times that another connector had a source of ours.",
     )
     sources_added = Counter("kvlens_connector_sources_added_total", "Sources that began to be read.")
     sources_removed = Counter("kvlens_connector_sources_removed_total", "Sources that are no longer read.")
@@ -100,11 +100,11 @@ class Connector:
     )
     settings_failures = Counter(
         "kvlens_connector_settings_failures_total",
-        "Settings files that were gone or wrong when read again.",
+        "Settings files gone or wrong when read again.",
     )
     dns_failures = Counter(
         "kvlens_connector_dns_failures_total",
-        "Resolutions of a configured name that failed or took too long.",
+        "Resolutions of a name that failed or took too long.",
     )
     pod_lists = Counter(
         "kvlens_connector_pod_lists_total", "Whole lists of pods that the Kubernetes API gave."
@@ -116,7 +116,7 @@ class Connector:
     )
     refused_pods = Counter(
         "kvlens_connector_refused_pods_total",
-        "Pods found by their labels that are not read, or only in part.",
+        "Pods found that are not read, or only in part.",
         ("reason",),
     )
     description_failures = Counter(
@@ -178,7 +178,7 @@ class Connector:
     )
     gaps = Counter(
         "kvlens_connector_gaps_total",
-        "Gaps in the sequence numbers that could not be filled.",
+        "Gaps that could not be filled.",
         ("replica", "reason"),
     )
     replayed_batches = Counter(
@@ -186,12 +186,12 @@ class Connector:
     )
     replay_requests = Counter(
         "kvlens_connector_replay_requests_total",
-        "Requests for a replay that are over, by how they ended.",
+        "Requests for a replay, by how they ended.",
         ("replica", "outcome"),
     )
     left_out_batches = Counter(
         "kvlens_connector_left_out_batches_total",
-        "Batches received that could not be taken at that time.",
+        "Batches received that could not be taken then.",
         ("replica", "reason"),
     )
     restarts = Counter("kvlens_connector_restarts_total", "New sessions of an engine.", ("replica",))
@@ -247,12 +247,12 @@ class Worker:
     )
     without_content = Counter(
         "kvlens_worker_blocks_without_content_total",
-        "Blocks that compare by the engine's own hash, at sources of which others have content hashes.",
+        "Blocks without a content hash, at sources of which others have one.",
         ("reason",),
     )
     gave_up_repeats = Counter(
         "kvlens_worker_repeats_given_up_total",
-        "Media and groups of a source that lost track of what was announced again, until a clear.",
+        "Media and groups of a source that lost track of what was announced again.",
         ("reason",),
     )
     out_of_order = Counter(
@@ -279,7 +279,7 @@ class Worker:
     )
     troubled = Gauge(
         "kvlens_worker_troubled_sources",
-        "Event streams in the state that are partial, degraded, disconnected, drifting or limited.",
+        "Event streams that are partial, degraded, disconnected, drifting or limited.",
         ("agent", "partition", "trouble"),
     )
     partitions = Gauge("kvlens_worker_partitions", "Partitions owned.", ("agent",))
@@ -292,8 +292,7 @@ class Worker:
     checkpoints = Counter("kvlens_worker_checkpoints_total", "Transactions committed.", ("agent",))
     checkpoint_seconds = Histogram(
         "kvlens_worker_checkpoint_seconds",
-        "Stages of a checkpoint: copy (of large tables, beside the loop), cut (its turns of the loop), rows, "
-        "transaction.",
+        "Stages of a checkpoint: copy (large tables, beside the loop), cut (in the loop), rows, transaction.",
         ("stage",),
         buckets=_SECONDS,
     )

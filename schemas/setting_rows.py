@@ -68,7 +68,7 @@ class PrefixNameRow(msgspec.Struct, frozen=True, gc=False):
     TABLE: ClassVar[str] = "prefix_names"
 
     first_block: str
-    """Hash of its first block, 16 hexadecimal digits; empty in the row that every version has."""
+    """Hash of its first block; empty in the row that every version has."""
     name: str
     """Empty in the row that every version has."""
     version: int
@@ -81,7 +81,7 @@ class FleetSettingRow(msgspec.Struct, frozen=True, gc=False):
     TABLE: ClassVar[str] = "fleet_settings"
 
     name: str
-    """`horizon_seconds`: for how long losses are remembered (`fleet.horizon_seconds`)."""
+    """`horizon_seconds`: `fleet.horizon_seconds`."""
     value: float
     """In the unit that its name has."""
     version: int

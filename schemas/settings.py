@@ -18,7 +18,7 @@ class KafkaLogin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bootstrap_servers: Annotated[str, Meta(min_length=1)] = "127.0.0.1:9092"
     """Comma-separated host:port list."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """How to talk to the brokers; the SSL ones verify the host name."""
+    """The SSL ones verify the host name."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = "PLAIN"
     """With the SASL protocols."""
     sasl_username: str = ""
@@ -49,13 +49,13 @@ class Kafka(KafkaLogin, frozen=True, forbid_unknown_fields=True):
     schema_registry_username: str = ""
     """Of its basic authentication, if it wants one."""
     schema_registry_password_file: str = ""
-    """File with its password; read when a process starts."""
+    """File with its password; read at a start."""
     figures: bool = True
     """Write rows of replicas to `figures.v1` as well, for readers without ClickHouse."""
     topic_prefix: str = "kvlens"
     """Beginning of every topic name, before a dot."""
     replication_factor: Annotated[int, Meta(ge=1)] = 1
-    """Replicas of each topic that `kvlens topics apply` creates."""
+    """Of each topic that `kvlens topics apply` creates."""
     partitions: Annotated[int, Meta(ge=1, le=1024)] = 8
     """Of the topics that workers share: the most workers; fixed once topics are made."""
     group: Name = "kvlens"
@@ -71,7 +71,7 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] = "kvlens"
     """Database of all tables; `kvlens migrate` creates it."""
     username: str = "default"
-    """Needs INSERT and SELECT on the database, and CREATE for `kvlens migrate`."""
+    """Its rights: docs/grants.md."""
     password: str = ""
     """Secret; better `password_file`."""
     password_file: str = ""
@@ -85,7 +85,7 @@ class ClickHouse(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster: Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]*$")] = ""
     """Cluster over whose shards tables are spread; empty: one server."""
     engines: Literal["plain", "replicated", "replicated-database"] = "plain"
-    """Tables on a cluster: `replicated…` where shards have several replicas, also of whole databases."""
+    """On a cluster: `replicated…` where shards have several replicas, also of whole databases."""
     timeout_seconds: Seconds = 30.0
     """Longest time for one insert or query."""
 
@@ -100,7 +100,7 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hand_over_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
     """Received frames waiting to be decoded; beyond it sockets are left unread."""
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10)] = 16 << 20
-    """Larger payloads count as `frame_too_large` and are not decoded."""
+    """Larger payloads are left out (`frame_too_large`)."""
     send_timeout_seconds: Seconds = 120.0
     """Longest time for a produce call; it is repeated until Kafka acknowledges it."""
     drain_seconds: Seconds = 3.0
@@ -139,7 +139,7 @@ class Worker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the agents keep state and write tables. They raise values too small to work."""
 
     agents: Literal["both", "replica", "fleet"] = "both"
-    """Agents in the process; run them apart to scale them apart."""
+    """Agents in the process; apart they scale apart."""
     checkpoint_seconds: Seconds = 1.0
     """Interval of writing tables and committing state; up to four times as long where much is written, eight
     times while the worker catches up."""
@@ -188,7 +188,7 @@ class Fleet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sample_rate: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Share of blocks that are followed, rounded to one in a whole number; figures are scaled up."""
     hot_prefixes: Annotated[int, Meta(ge=0, le=1000)] = 20
-    """Prefixes listed per window and hash domain, by duplicated and by refilled tokens each; 0: none."""
+    """Prefixes listed per window and hash domain, by duplicated and by refilled tokens each."""
     order_seconds: Annotated[float, Meta(ge=0, le=60)] = 2.0
     """A change counts this long after its event time: by how much clocks and delays may differ."""
     max_waiting: Annotated[int, Meta(ge=1, le=1 << 30)] = 2_000_000
@@ -208,7 +208,7 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Prompt tokens that a replica computes in a second, all its GPUs together, where its counters do not
     show it."""
     gpus_per_replica: Annotated[float, Meta(gt=0)] | None = None
-    """GPUs of a replica, all its ranks together; without it there are no GPU-seconds and no costs."""
+    """GPUs of a replica, all its ranks together; without it there are no GPU-seconds nor costs."""
     gpu_hour_price: Annotated[float, Meta(ge=0)] | None = None
     """Price of an hour of one GPU; without it there are no costs. Without its block a model keeps the last
     price (docs/figures.md)."""
@@ -258,7 +258,7 @@ class Index(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: Annotated[str, Meta(pattern=r"^[0-9]{1,4}/[0-9]{1,4}$")] = "0/1"
     """Share of the events' partitions, so of the replicas, that it follows: `i/n`, with i from 0 to n - 1."""
     choices: bool = False
-    """Take routers' choices by `POST /choices` and write them to Kafka; off, an index writes nothing."""
+    """Take routers' choices by `POST /choices` and write them to Kafka."""
 
 
 class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -271,9 +271,9 @@ class Lmcache(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     group: Name = "kvlens.lmcache"
     """Consumer group that keeps how far the connector has read it."""
     host: Name = "127.0.0.1"
-    """Address that `POST /events` listens on; one that other machines reach needs a token."""
+    """Address of `POST /events`; one that other machines reach needs a token."""
     port: Annotated[int, Meta(ge=0, le=65535)] = 0
-    """Port of `POST /events`, and of servers' heartbeats; 0 turns it off."""
+    """Its port, and of servers' heartbeats; 0: none."""
     token: str = ""
     """Servers send it as bearer token or as the password in their coordinator's URL; better in a file. Empty:
     none."""

@@ -67,9 +67,8 @@ FINDINGS = Panel(
     id="fleet-findings",
     title="What to do first",
     description="At most seven findings, by the GPU-seconds per hour that they save, or by tokens per hour "
-    "where a rate is unknown. About: an estimate; at least: a bound that holds for LRU caches; at most: what "
-    "was lost for that cause. Two findings may count the same tokens: either remedy saves them "
-    "(docs/advice.md).",
+    "where a rate is unknown. About: an estimate; at least: a bound for LRU caches; at most: what was lost "
+    "for that cause. Two findings may count the same tokens (docs/advice.md).",
     unit="tokens",
     kind="findings",
     width=24,

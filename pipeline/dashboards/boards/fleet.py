@@ -63,9 +63,9 @@ GPU_FULL = Panel(
     id="fleet-gpu-full",
     title="GPU cache in use",
     description="How much of the room for KV cache holds a cached prefix, over the ranks whose engine "
-    "reports its capacity, weighted by their tokens. Engines keep cached blocks until they need the room, so "
+    "reports its capacity, weighted by their tokens. Engines keep cached blocks until they need the room: "
     "a busy fleet is close to 100 %. Exact where streams are complete; a rank with more blocks than it has "
-    "room for counts as full (GPU cache in use by replica, on the board Model).",
+    "room for counts as full.",
     unit="share",
     kind="stat",
     width=12,
@@ -184,7 +184,7 @@ HIT_RATES = Panel(
     description="Actual: hits over queries as the engines count them. More cache: if each replica had kept "
     "what it lost, by eviction, clear or restart. And better routing: if requests had found every block that "
     "any replica holds or lost within the horizon. The last two are upper bounds (docs/figures.md). The "
-    f"{TOP} models with most queries, and all others together. Empty without engines' metrics.",
+    f"{TOP} models with most queries, and all others together.",
     unit="share",
     kind="bar",
     width=8,

@@ -38,8 +38,8 @@ ORDER BY time, source""",
 BATCHES = Panel(
     id="health-missing",
     title="Batches missing, recovered, lost",
-    description="Engine batches that were missing when they were due, those that a replay brought, and "
-    "those lost for good. Exact, from sequence numbers.",
+    description="Engine batches that were missing when due, those that a replay brought, and those lost for "
+    "good. Exact, from sequence numbers.",
     unit="batches",
     kind="timeseries",
     sql=f"""

@@ -54,8 +54,8 @@ ORDER BY time""",
 GROUPS = Panel(
     id="replica-groups",
     title="Blocks in use by group and size",
-    description="Physical blocks by medium, KV-cache group (layers that share their blocks) and tokens of a "
-    "block. Hybrid engines announce tokens in several groups or sizes; panels in tokens count them once.",
+    description="Physical blocks by medium, KV-cache group (layers that share blocks) and tokens of a block. "
+    "Hybrid engines announce tokens in several groups or sizes; panels in tokens count them once.",
     unit="blocks",
     kind="timeseries",
     width=12,
@@ -129,8 +129,8 @@ NO_OBJECTS = "No LMCache server reports to a connector here (`[lmcache]`, docs/e
 TIERS = Panel(
     id="replica-tiers",
     title="Tiers in bytes, of their capacity",
-    description="Bytes of objects of LMCache's servers and storage, as a share of the capacity that they "
-    "declare, for all models of a server; storage that declares none is not shown.",
+    description="Bytes of objects of LMCache's servers and storage, of all models, as a share of the "
+    "capacity that they declare; storage without one is not shown.",
     unit="share",
     kind="timeseries",
     width=12,

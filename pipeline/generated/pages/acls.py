@@ -20,8 +20,8 @@ If your brokers check access, give each process a user and these rights, from an
 - `kvlens topics copy --from old` copies the log of the topics with the prefix `old`.
 - `kvlens doctor` shows how far `lmcache.topic` is read, with Describe on it and on `lmcache.group`. With Read
   on `kvlens.residency.v1` and `kvlens.choices.v1` it counts what waits there; else it says "up to".
-- `kvlens topics list` needs Describe on the topics, `kvlens migrate` nothing, and `kvlens serve` the doctor's
-  rights, for its findings."""
+- `kvlens topics list` needs Describe on the topics, `kvlens migrate` nothing, `kvlens serve` what the doctor
+  needs."""
 PLAIN = ("reads it", "writes it")
 """Reasons that the operation says already."""
 

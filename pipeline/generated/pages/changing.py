@@ -12,7 +12,7 @@ from pipeline.generated.pages.markdown import code, page, table
 CHANGES_FILE = Path(__file__).parents[3] / "tests" / "tiers.toml"
 INTRODUCTION = """\
 [Architecture](architecture.md#the-rooms) shows which step is where. `make test-changed BASE=main` runs the
-tests of the rows whose paths differ from `main` (they are in `tests/tiers.toml`), cases of the night included,
+tests of the rows whose paths differ from `main` (`tests/tiers.toml` names them), cases of the night included,
 and those that mirror the room of each path. [What runs when](contributing.md#tests)."""
 
 

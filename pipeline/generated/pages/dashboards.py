@@ -8,15 +8,14 @@ from pipeline.dashboards.panel import Alert, Board, Panel
 from pipeline.generated.pages.markdown import page, table
 
 INTRODUCTION = """\
-What each panel of [the page](page.md) and of [Grafana](grafana.md) means.
-[Reading the figures](reading.md#which-figure-answers-which-question) says which panel answers which question.
+What each panel of [the page](page.md) and of [Grafana](grafana.md) means;
+[which answers which question](reading.md#which-figure-answers-which-question).
 
-**SQL.** A panel's menu on the page shows its statement, Grafana shows it under *Inspect*. Those of alert rules
-are in [`alerting`](../deploy/grafana/provisioning/alerting/). Panels read the [views](tables.md#views)
-`*_series`."""
+**SQL.** A panel's menu on the page shows its statement, Grafana shows it under *Inspect*. Alert rules have
+theirs in [`alerting`](../deploy/grafana/provisioning/alerting/)."""
 ALERT_RULES = """\
-A rule fires for each row whose value, over *Over* minutes, is above *Above* for *For* minutes. Its link leads
-to what to do."""
+A rule fires for each row whose value, over *Over* minutes, is above *Above* (seconds, a share of the model's
+prefill, or a number) for *For* minutes. It leads to what it means and what to do."""
 
 
 def dashboards_page() -> bytes:
@@ -26,7 +25,7 @@ def dashboards_page() -> bytes:
     for board in BOARDS:
         blocks += _board(board, shown)
     blocks += ["## Alert rules", ALERT_RULES]
-    blocks.append(table(("Rule", "Means", "Above", "Over", "For", "Severity"), map(_alert, ALERTS)))
+    blocks.append(table(("Rule", "Above", "Over", "For", "Severity"), map(_alert, ALERTS)))
     return page("Dashboards", "`pipeline/dashboards`", *blocks)
 
 
@@ -45,7 +44,6 @@ def _board(board: Board, shown: dict[str, Panel]) -> list[str]:
 def _alert(alert: Alert) -> tuple[str, ...]:
     return (
         f"[{alert.title}](alerts.md#{alert.runbook})",
-        alert.description,
         f"{alert.above:g}",
         str(alert.over_minutes),
         str(alert.for_minutes),

@@ -66,8 +66,8 @@ PROCESSES: dict[str, tuple[Catalogue, str]] = {
 INTRODUCTION = """\
 How kvlens itself is doing, and what it measures of the [fleet](#fleet). Connector and worker serve `/metrics`
 when their `metrics_port` is not 0, beside `/livez` (the process turns) and `/readyz` (it does its job).
-Labels, in braces, are bounded by the configuration; [reasons](topics.md#reasons) are listed. Names of counters
-end in `_total`; {histograms} are histograms, all others gauges."""
+Labels, in braces, are bounded by the configuration; [reasons](topics.md#reasons) are listed. Names of
+counters end in `_total`; {histograms} are histograms, all others gauges."""
 
 
 def metrics_page() -> bytes:

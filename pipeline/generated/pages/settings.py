@@ -40,8 +40,8 @@ endpoint = "tcp://127.0.0.1:5557"
 
 RULES = """\
 - **Environment.** Every key can come from the environment, which wins over the file:
-  `KVLENS_KAFKA__BOOTSTRAP_SERVERS` is `bootstrap_servers` of `[kafka]`. Lists of blocks come as one JSON array
-  each, all replicas together in `KVLENS_REPLICAS`. `KVLENS_CONFIG` names the file.
+  `KVLENS_KAFKA__BOOTSTRAP_SERVERS` is `bootstrap_servers` of `[kafka]`. Lists of blocks are JSON arrays, all
+  replicas together `KVLENS_REPLICAS`. `KVLENS_CONFIG` names the file.
 - **Secrets** (marked below) can also come from a file: add `_FILE` to the variable and give the path. Keys
   of hashes have at least 16 bytes, tokens 16 characters.
 - **Mistakes stop the command**, with the path of the key. `kvlens config show` prints the settings that a

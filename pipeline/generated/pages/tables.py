@@ -53,18 +53,17 @@ one, or since a clear, was applied), `partial` (kvlens started after the engine,
 unknown) or `degraded` (batches or events are missing). Of an aggregate it is `max(trust)`.
 
 **A source** is one event stream: a replica and a data-parallel rank. A **window** is ten seconds of engine
-time. A silent source that is not closed still gets its occupancy rows, so sums over a fleet have no holes.
+time. A silent source still gets occupancy rows until it is closed, so sums over a fleet have no holes.
 
 **Per minute and per hour.** `…_10s`, kept 7 days, is recomputed to `…_1m`, kept 60 days, and `…_1h`, kept 2
 years, with the same columns, `windows` and those named there. Flows are sums, and gauges those of the last
-window; trust, connection, lag and drift are the worst. `version` is the time of the computation, in
-microseconds since the epoch.
+window; trust, connection, lag and drift are the worst. `version` is when it was computed (µs since 1970).
 
 **Unless a table says otherwise**, one with a `window` or `time` is sorted by `toStartOfHour` of it and then
 its key, partitioned by its day and kept 7 days; others are sorted by their key and kept for ever. A column is
 a `UInt64`; types leave `LowCardinality` and `'UTC'` out. Besides the columns in its section a table has those
-of its key and `version`: of settings, when the worker that wrote them started (ms since the epoch). Columns
-that share a row count the same in blocks, tokens or bytes."""
+of its key and `version`: of settings, when the worker that wrote them started (ms since 1970). Columns in one
+row count the same in blocks, tokens or bytes."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
@@ -170,10 +169,7 @@ def tables_page() -> bytes:
         "## Columns of many tables",
         table(
             HEAD,
-            (
-                (code(column), _short(kind), meaning)
-                for column, kind, meaning in sorted(shared)
-            ),
+            ((code(column), _short(kind), meaning) for column, kind, meaning in sorted(shared)),
         ),
     ]
     for name, definition in _documented(tables).items():

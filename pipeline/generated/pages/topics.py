@@ -63,11 +63,11 @@ COMMON = 2
 """A field that at least this many structs of a topic have, with one meaning, is explained once."""
 
 ROWS_AS_JSON = """\
-All fields are required: numbers as JSON numbers, times as text, `Enum8` as one of its names.
-[`schemas/generated/`](../schemas/generated/) has a schema of each: {records}."""
+All fields are required: times are text, `Enum8` is one of its names. There is a
+[schema](../schemas/generated/) of each: {records}."""
 PACKED_CHANGES = """\
-Of each engine session that changed (`sources`) it has the changes by medium and group, in packed columns:
-`hashes`, `kinds`, `times`, `block_sizes` and others, which the schema explains."""
+All changes in one shard between two checkpoints of an events partition: of each engine session that changed
+(`sources`), by medium and group, in packed columns such as `hashes`, `kinds` and `times`."""
 COLUMNS_OF = {"EngineCounters": "engine_counters"}
 """Structs -> the table whose columns have some of their fields."""
 DAY = 86_400_000
@@ -216,15 +216,11 @@ def _shared(structs: list[dict[str, Any]]) -> frozenset[Field]:
 
 
 def _schemas(records: Iterable[Record]) -> str:
-    """Return a list that leads from each record to its schema."""
+    """Return a list that leads to the schema of each record."""
     return "\n".join(
-        f"- [`{record.__name__}`](../schemas/generated/{record.__name__}.schema.json): {_holds(record)}"
+        f"- Value: [`{record.__name__}`](../schemas/generated/{record.__name__}.schema.json)"
         for record in records
     )
-
-
-def _holds(record: Record) -> str:
-    return str(record_schema(record)["description"]).split("\n\n")[0]
 
 
 def _rows_of(record: Record) -> str:

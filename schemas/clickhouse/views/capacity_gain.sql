@@ -56,7 +56,7 @@ LEFT JOIN
     FROM {database}.models FINAL
 ) AS models ON models.name = cumulated.model;
 
--- Per replica: with so much more cache on each of its ranks, at least so much of the prefill would have been hits.
+-- Per replica: with so much more cache on each rank, at least so much of the prefill would have been hits.
 -- Bytes are 0 where the settings do not say `kv_bytes_per_token` of the model. The group as in hit_potential.
 CREATE VIEW {database}.capacity_gain AS
 SELECT *

@@ -1,5 +1,5 @@
--- Of whole media, all groups together: bytes against the capacity declared, uses, hits and the share of hits among
--- objects read or stored. Hits are NULL where accesses are not one request each (docs/figures.md), and where there
+-- Of whole media: bytes against the capacity declared, uses, hits and the share of hits among objects read or stored.
+-- Hits are NULL where accesses are not one request each (docs/figures.md), and where there
 -- were none; so add up hits and stored objects of a range before you divide. Groups hold different tensors of the same
 -- tokens, so tokens are those of the group with most.
 CREATE VIEW {database}.object_use AS

@@ -1,5 +1,5 @@
--- Routers' choices per window and replica chosen: how many were judged, how many of these were not the best match,
--- tokens of both matches and those lost between them, and how many a stale index judged.
+-- Routers' choices per window and replica chosen: those judged, those not the best match, tokens of both matches and
+-- lost between them, and those judged by a stale index.
 CREATE VIEW {database}.routing_10s AS
 SELECT
     toDateTime(intDiv(toUnixTimestamp(one.time), 10) * 10, 'UTC') AS window,

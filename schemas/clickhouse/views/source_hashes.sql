@@ -1,4 +1,4 @@
--- Sources with what is known of their hashes: one shard's match is proof, so it outweighs the shards that miss one.
+-- Sources with what is known of their hashes: one shard's match is proof.
 CREATE VIEW {database}.source_hashes AS
 SELECT
     s.model AS model,

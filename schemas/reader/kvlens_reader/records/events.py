@@ -63,7 +63,7 @@ class Stored(msgspec.Struct, tag="stored", tag_field="type", omit_defaults=True,
     raw_medium: Text | None = None
     """The engine's spelling, if it is not just the canonical name in capitals."""
     group_idx: GroupIdx = 0
-    """KV-cache group of a hybrid engine; 0 where there is only one."""
+    """KV-cache group of a hybrid engine; 0: the only one."""
     spec_kind: Text | None = None
     """Kind of attention of the group as the engine calls it, e.g. `full_attention`."""
     sliding_window: int | None = None
@@ -176,8 +176,8 @@ class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", om
     computed_tokens: Total | None = None
     """Tokens of prompts that the engine computed, of all requests that have begun to answer."""
     transferred_tokens: Total | None = None
-    """Tokens of prompts to be taken from another engine, or from a store of unknown kind. They count when a
-    request is admitted, also those that then fail to come."""
+    """Tokens of prompts to come from another engine, or a store of unknown kind. They count when a request is
+    admitted, also those that then fail to come."""
     reloaded_tokens: Total | None = None
     """The same from lower tiers of its own: the host's memory, disks."""
     generation_tokens: Total | None = None
@@ -219,12 +219,12 @@ class Accessed(msgspec.Struct, tag="accessed", tag_field="type", omit_defaults=T
     hashes: bytes
     """n hashes; one may occur several times."""
     medium: Text | None = None
-    """Canonical; None: the publisher does not say on which medium it held them."""
+    """Canonical; None: the publisher does not say."""
     raw_medium: Text | None = None
     group_idx: GroupIdx = 0
     hits: bool = False
-    """Whether each is one request that found the object. Else the publisher reports a request several times,
-    or other uses as well."""
+    """Whether each is one request that found the object; else requests may count several times, or other uses
+    as well."""
 
 
 Event = (
@@ -254,7 +254,7 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
     events: list[Event]
     """In the engine's order."""
     engine_events: Count = 0
-    """Events the engine put into this batch, before adjacent removals were merged."""
+    """Events of the engine, before adjacent removals were merged."""
     replayed: bool = False
     """The batch came by replay, not live."""
 
@@ -267,13 +267,13 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """
 
     replica: Name
-    """Replica id; also the record's key."""
+    """Replica id, and the record's key."""
     model: Name
     """Model name."""
     hash_domain: LongName
     """model/hash scheme/tenant: hashes compare only inside one domain."""
     dp_rank: DpRank
-    """Data-parallel rank; with the replica it names the source."""
+    """Data-parallel rank: with the replica, the source."""
     incarnation: Incarnation
     """Number of the engine session: the microsecond since the epoch at which the connector opened it; each
     session has a greater one than those before."""

@@ -58,7 +58,7 @@ class FillsRow(msgspec.Struct, frozen=True, gc=False):
     """Evicted here within the horizon, held by nobody: more cache here would have saved it."""
     evicted_tokens: int
     evicted_elsewhere_blocks: int
-    """Only others had it, and evicted it: more cache there, and routing."""
+    """Only others had and evicted it: more cache there, and routing."""
     evicted_elsewhere_tokens: int
     """Tokens in `evicted_elsewhere_blocks`."""
     evicted_at_receivers_tokens: int
@@ -154,7 +154,7 @@ class HotPrefixRow(msgspec.Struct, frozen=True, gc=False):
     lora: str
     """LoRA adapter; empty without one."""
     prefix: int
-    """Hash of the first block of the chain."""
+    """Hash of its first block."""
     shard: int
     depth_blocks: int
     """Blocks of the chain down to the last one that several sources held, or that was filled again; 65,535 at

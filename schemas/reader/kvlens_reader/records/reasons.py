@@ -10,21 +10,21 @@ UndecodableReason = Literal[
     "not_msgpack",  # no valid MessagePack, or not one value
     "not_an_envelope",  # neither [ts, events, ...] nor {"ts":, "events":}
     "bad_timestamp",  # the envelope's time is no finite number
-    "missing_type",  # an event without a type
-    "type_not_string",  # an event whose type is no text
-    "unknown_type",  # an event of an unknown type
-    "truncated_tuple",  # an array event shorter than its required fields
+    "missing_type",
+    "type_not_string",
+    "unknown_type",
+    "truncated_tuple",  # an array event without a required field
     "missing_field",  # a map event without a required field
-    "bad_block_hashes",  # not a list
-    "nil_hash",  # a block hash that is null
-    "bad_hash_type",  # a block hash that is neither integer nor bytes
-    "bad_hash_length",  # a bytes hash of odd length or shorter than eight
-    "bad_parent_hash",  # the parent's hash has a wrong type or length
+    "bad_block_hashes",  # no list
+    "nil_hash",
+    "bad_hash_type",  # neither integer nor bytes
+    "bad_hash_length",  # bytes of odd length, or fewer than eight
+    "bad_parent_hash",  # of a wrong type or length
     "bad_block_size",  # negative, or no integer
     "bad_medium",  # no text, or of more than 1,024 characters
     "bad_group",  # negative, or no integer
-    "bad_field_type",  # any other field of a wrong type, or a text of more than 1,024 characters
-    "invalid_utf8",  # a text that is not UTF-8
+    "bad_field_type",  # any other of a wrong type, or a text of more than 1,024 characters
+    "invalid_utf8",
     "no_identity",  # neither hashes nor a key say which block an event is of
     "no_salt_key",  # an object under a cache salt, without `lmcache.salt_key_file`
 ]
@@ -56,7 +56,7 @@ LeftOutReason = Literal[
 Remark = Literal[
     "unknown_type",  # events of an unknown type; behind the colon its name
     "other_rank",  # batches say another data-parallel rank than the settings: that behind the colon
-    "mixed_ranks",  # batches of one stream say different ranks
+    "mixed_ranks",  # batches of one stream say several
     "no_identity",  # stores do not say which blocks they are of
     "no_sequence",  # messages without sequence numbers: no loss shows
     "no_salt_key",  # objects under cache salts are left out without `lmcache.salt_key_file`
@@ -80,7 +80,7 @@ ReportRefusal = Literal[
     "replica_id_taken",  # by a replica that is configured, or another server's storage
     "too_many_sources",  # beyond 2,000: each server's memory, and each storage, of each model
     "too_large",  # more bytes than `connector.max_frame_bytes`
-    "slow_body",  # the body did not come in time
+    "slow_body",
     "busy",  # Kafka does not keep up, or many requests are under way
     "no_token",  # none, or a wrong one
     "foreign_page",  # by a page of another site, or `Host` is not loopback, where no token is needed
@@ -89,12 +89,12 @@ ReportRefusal = Literal[
 """Why what a server of LMCache reports, or a part of it, is left out."""
 
 SetAsideReason = Literal[
-    "no_value",  # a record without a value
+    "no_value",
     "malformed",  # no valid MessagePack, or no valid JSON where the header says JSON
-    "invalid_utf8",  # a text that is not UTF-8
+    "invalid_utf8",
     "too_deep",  # nested deeper than any record
     "not_a_record",  # a field is missing, of a wrong type, or beyond the bounds of its schema
-    "wrong_partition",  # in a partition to which its replica does not belong
+    "wrong_partition",  # not that of its replica
     "bad_time",  # a notice at an impossible time, or a choice a day away from its record's
     "backward_gap",  # a gap that ends before it begins
     "uneven_columns",  # packed columns of different lengths or broken entries
@@ -104,7 +104,7 @@ SetAsideReason = Literal[
 ]
 
 ScrapeFailure = Literal[
-    "unreachable",  # no connection, or it broke
+    "unreachable",
     "timeout",  # no whole page within two seconds
     "http_status",  # an answer that is no page
     "too_large",  # more bytes, lines or samples than a page may have
@@ -116,13 +116,13 @@ FigureRefusal = Literal[
     "negative",
     "too_large",  # beyond what the records' field holds
     "ambiguous",  # several samples: of several engines, or contradictory
-    "bad_rank",  # a data-parallel rank that is no number, or beyond all ranks
+    "bad_rank",  # no number, or beyond all ranks
 ]
 
 KubernetesFailure = Literal[
     "no_credentials",  # no address, token, certificates or namespace to use
-    "unreachable",  # no connection, or it broke
-    "timeout",  # no whole answer in time
+    "unreachable",
+    "timeout",
     "unauthorised",  # HTTP 401: no token of a ServiceAccount, or an expired one
     "forbidden",  # HTTP 403: the ServiceAccount may not list or watch pods there
     "expired",  # the server no longer has the state that the watch asked for
@@ -133,7 +133,7 @@ KubernetesFailure = Literal[
 """Why pods could not be listed or watched; it is tried again."""
 
 PodRefusal = Literal[
-    "no_model",  # its model is unknown
+    "no_model",
     "bad_model",  # longer than 200 characters, or unprintable
     "bad_annotation",  # one of ours, or `index_label`'s, is no number or out of bounds
     "bad_port",  # ports beyond 65535
@@ -146,8 +146,8 @@ PodRefusal = Literal[
 """Why a pod is not read, or only in part."""
 
 DescriptionFailure = Literal[
-    "unreachable",  # no connection, or it broke
-    "timeout",  # no whole answer in time
+    "unreachable",
+    "timeout",
     "http_status",  # HTTP 408, 429 or a failure of the server
     "refused",  # HTTP 401 or 403: it wants a login
     "too_large",  # more bytes than a description has
@@ -193,7 +193,7 @@ QuestionRefusal = Literal[
     "too_many_hashes",  # in one request: 65,536
     "too_large",  # a body of more bytes than that many hashes take
     "answer_too_large",  # more ranks in all answers than one request gets
-    "slow_body",  # the body did not come in time
+    "slow_body",
     "slow_reader",  # the answer was not read in time; the connection is closed
     "busy",  # too many requests, or bytes of answers, are under way
     "not_ready",  # the index has not caught up with the log
@@ -215,10 +215,10 @@ NotJudged = Literal[
 """Why a router's choice is not compared with the best match."""
 
 OtlpOutcome = Literal[
-    "accepted",  # the receiver took all figures
-    "in_part",  # it said that it rejected some of them
+    "accepted",  # all figures
+    "in_part",  # it rejected some
     "refused",  # it answered with an error, or redirected
-    "unreachable",  # nobody answered, or the connection broke
-    "slow",  # it did not answer in time
+    "unreachable",
+    "slow",  # no answer in time
     "no_figures",  # ClickHouse did not answer for them
 ]

@@ -19,6 +19,7 @@ LATEST_CHANGE = LATEST + 366 * 86_400
 """Seconds since the epoch: events may be a little ahead of the clock that received them."""
 Tokens = Annotated[int, Meta(ge=0, le=2**62)]
 
+PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Time = Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
 
 FILLED = 0
@@ -109,7 +110,7 @@ class Decisions(msgspec.Struct, omit_defaults=True, gc=False):
     """What the last blocks of n runs of sources that receive KV say; n is 0 where a shard only reports how
     far it is."""
 
-    shard: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    shard: PartitionNumber
     """Where these last blocks are."""
     decided_to: Annotated[float, Meta(ge=0, le=LATEST_CHANGE)]
     """Event time up to which this shard has decided."""
@@ -126,21 +127,21 @@ class ResidencyRecord(msgspec.Struct, omit_defaults=True, gc=False):
     order.
     """
 
-    partition: int
+    partition: PartitionNumber
     """Partition of the events topic that the sources are in."""
-    shard: int
+    shard: PartitionNumber
     """Partition of this topic: hash * number of partitions >> 64."""
     next_offset: int
     """Offset in the events partition up to which (exclusive) changes are included."""
     sources: list[SourceChanges]
     """One entry per engine session that changed, of one source oldest first. None in a record that only says
     how far its partition is read."""
-    partitions: Annotated[int, Meta(ge=0, le=2**31 - 1)] = 0
+    partitions: PartitionNumber = 0
     """Partitions of the events topic; 0: no other partition has to be waited for."""
     read_to: Time = 0.0
     """Time in the log up to which the partition is read and said, this record included; 0: more of the same
     checkpoint follows, or nobody knows."""
-    clock_offset: Annotated[float, Meta(ge=-LATEST_CHANGE, le=0)] | None = None
+    clock_offset: Annotated[float, Meta(ge=-LATEST, le=0)] | None = None
     """Greatest event time minus time of receipt of the sources that changed since the checkpoint before, 0 at
     most; None if none did."""
     decisions: Decisions | None = None

@@ -33,7 +33,7 @@ class OccupancyRow(msgspec.Struct, frozen=True, gc=False):
     medium: str
     """gpu, cpu, disk, storage, fs, obj, external, or the engine's own name."""
     group_idx: int
-    """KV-cache group of a hybrid engine; 0 where there is only one."""
+    """KV-cache group of a hybrid engine; 0: the only one."""
     block_size: int
     """Tokens per block."""
     entries: int
@@ -125,7 +125,7 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
     restarts: int
     """Engine sessions that a new start of the engine ended (`closed`, `restarted`)."""
     incarnation: int
-    """Number of the engine session; each one has a greater number than those before."""
+    """Number of the engine session, greater than those before."""
     last_seq: int
     """Last sequence number applied or given up; -1 before the first batch."""
     last_batch_at: datetime | None
@@ -161,7 +161,7 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
     capacity_bytes: int
     """Bytes declared for the whole medium, all models and groups; 0: unknown."""
     stored_objects: int
-    """Objects that came and were not held."""
+    """Objects that came, not held before."""
     stored_bytes: int
     """Bytes in `stored_objects`."""
     accesses: int
@@ -186,7 +186,7 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
     """Objects that the publisher removed, by accesses: element 0 counts those without any, k those with
     [2**(k-1), 2**k); trailing zeros cut."""
     reuse_hist: list[int]
-    """`accesses` by the time since the object came or was accessed before; buckets like `lifetime_hist`."""
+    """`accesses` by the time since the object came or the last one; buckets like `lifetime_hist`."""
     needed_hist: list[int]
     """`accesses` by the least LRU cache that would have kept the object: element k counts those for which
     2**k MiB suffice and, from 1 on, 2**(k-1) do not; trailing zeros cut."""
@@ -228,8 +228,8 @@ class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
     computed_tokens: int | None
     """Tokens of prompts that the engine computed, of all requests that have begun to answer."""
     transferred_tokens: int | None
-    """Tokens of prompts to be taken from another engine, or from a store of unknown kind. They count when a
-    request is admitted, also those that then fail to come."""
+    """Tokens of prompts to come from another engine, or a store of unknown kind. They count when a request is
+    admitted, also those that then fail to come."""
     reloaded_tokens: int | None
     """The same from lower tiers of its own: the host's memory, disks."""
     generation_tokens: int | None
@@ -269,7 +269,7 @@ class SourceRow(msgspec.Struct, frozen=True, gc=False):
     last_seq: int
     """Last sequence number applied or given up; -1 before the first batch."""
     remarks: list[str]
-    """What is unusual about the stream, e.g. `unknown_type:BlockMoved` or `mixed_ranks`."""
+    """What is unusual about the stream, e.g. `unknown_type:BlockMoved`."""
     trust: Trust
     trust_since: datetime
     version: int
