@@ -132,8 +132,9 @@ class Turns:
             self._forget(now)
 
     def charge(self, source: Key, seconds: float) -> None:
-        """Count time that was spent on a source."""
-        self._had[source] = max(self._had.get(source, 0.0), self._level) + seconds
+        """Count time that was spent on a source, if anything waited meanwhile."""
+        if self._waiting:
+            self._had[source] = max(self._had.get(source, 0.0), self._level) + seconds
 
     def _enter(self, source: Key, now: float) -> None:
         self._entered += 1

@@ -69,6 +69,16 @@ def test_every_message_is_served_once_and_in_the_order_of_its_source() -> None:
     assert all(simulated.turns.bytes_of((name, 0)) == 0 for name in cost)
 
 
+def test_what_a_replay_took_while_nothing_waited_is_not_held_against_its_source() -> None:
+    simulated = Simulated({"a": 1e-6, "b": 1e-6})
+    simulated.turns.charge(("a", 0), 60.0)
+    for name in "ab":
+        simulated.add(received(name, [bytes(1_000)] * 1_000))
+    for _ in range(20):
+        simulated.step()
+    assert simulated.seconds["a"] == pytest.approx(simulated.seconds["b"], abs=2 * PORTION_SECONDS)
+
+
 def test_a_cheap_source_waits_for_one_portion_of_a_costly_one_at_most() -> None:
     simulated = Simulated({"costly": 1e-6, "cheap": 1e-9})
     simulated.add(received("costly", [bytes(1_000)] * 20_000))
