@@ -78,7 +78,7 @@ class DnsName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Pods that the Kubernetes API lists by their labels. Each pod is a replica; its name is the id."""
+    """Pods that the Kubernetes API lists by labels. Each is a replica; its name is the id."""
 
     preset: Literal["vllm", "llm-d", "kserve", "aibrix", "production-stack", "dynamo"] = "vllm"
     """Stack that runs the engines: gives selector, labels and ports that are not set."""
@@ -101,7 +101,7 @@ class Kubernetes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics_port: Port | None = None
     """Of their Prometheus pages, `http://address:port/metrics`; not set: `http_port`."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
-    """Data-parallel ranks of each pod, unless an annotation or the engine gives them."""
+    """Ranks of each pod, unless an annotation or the engine gives them."""
     index_label: str = ""
     """Label with a pod's number in its engine; its first rank is that times its ranks."""
     max_replicas: Annotated[int, Meta(ge=1)] = 1000
@@ -128,7 +128,7 @@ class BoundEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoint: Annotated[str, Meta(pattern="^tcp://")]
     """Where to listen for rank 0: `tcp://*:5557`, `tcp://10.0.0.5:5557`. Rank r connects to port + r."""
     dp_ranks: Annotated[int, Meta(ge=1, le=1024)] = 1
-    """Ports to listen on, one for each data-parallel rank that engines may have."""
+    """Ports to listen on, one for each rank that engines may have."""
     model: Name | None = None
     """Model of all engines that connect; not set: that of the topic."""
     replay_endpoint: Annotated[str, Meta(pattern="^tcp://")] | None = None

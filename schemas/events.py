@@ -141,9 +141,9 @@ class Undecodable(msgspec.Struct, tag="undecodable", tag_field="type", omit_defa
     count: Count = 1
     """Events, or 1 for a whole frame."""
     event_type: EventType | None = None
-    """With `unknown_type`: the type, if it is a plain name."""
+    """Of `unknown_type`: the type, if it is a plain name."""
     medium: Text | None = None
-    """With `unknown_type`: the medium that the event names, canonical."""
+    """Of `unknown_type`: the medium that it names, canonical."""
 
 
 class EngineCounters(msgspec.Struct, tag="engine_counters", tag_field="type", omit_defaults=True, gc=False):
@@ -245,7 +245,7 @@ class Batch(msgspec.Struct, array_like=True, gc=False):
     """One engine batch, or, with `seq` None, a notice of the connector."""
 
     seq: Seq | None
-    """Sequence number the engine gave the batch."""
+    """The engine's number of the batch."""
     ts: Finite
     """Engine clock, seconds since the epoch, at publication (connector clock for notices)."""
     received_at: Timestamp

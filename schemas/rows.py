@@ -98,7 +98,7 @@ class FlowRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
-    """Health of the event stream of a source in a window."""
+    """Health of a source's event stream in a window."""
 
     TABLE: ClassVar[str] = "stream_health_10s"
 
@@ -143,7 +143,7 @@ class StreamHealthRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
-    """Blocks whose publisher says how many bytes they take, and how they were used, per medium and group."""
+    """Blocks whose publisher says their bytes and uses, per medium and group."""
 
     TABLE: ClassVar[str] = "objects_10s"
 
@@ -176,7 +176,7 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
     hit_bytes: int
     """Bytes in `hits`."""
     first_accesses: int
-    """Of `accesses`, the first ones of their objects since they came."""
+    """Of `accesses`, the first of each object since it came."""
     unknown_accesses: int
     """Uses of objects not held, or not known one by one; not in `accesses`."""
     unlisted_objects: int

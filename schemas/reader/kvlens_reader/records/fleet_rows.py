@@ -12,7 +12,7 @@ from kvlens_reader.records.trust import Trust
 
 
 class FillsRow(msgspec.Struct, frozen=True, gc=False):
-    """Why the blocks of a window had to be filled on the GPU of a source, in one shard of the hash space."""
+    """Why blocks had to be filled on the GPU of a source in a window, in one shard of the hash space."""
 
     TABLE: ClassVar[str] = "fills_10s"
 
@@ -204,7 +204,7 @@ class ChoiceRow(msgspec.Struct, frozen=True, gc=False):
     not_judged: str
     """Why the choice is not judged, unknown_replica or share; empty: it is."""
     stale: bool
-    """The index was more than five seconds behind the log."""
+    """The index was over five seconds behind the log."""
     index_age_seconds: float
     """How far it was behind."""
     trust: Trust

@@ -34,7 +34,7 @@ GapReason = Literal[
     "replay_truncated",  # the engine's buffer does not reach back so far
     "replay_holes",  # the replay itself lacked batches
     "replay_timeout",  # the engine did not answer in time
-    "unconfirmed",  # nothing is missing, but the engine did not show the last batch in the log
+    "unconfirmed",  # nothing is missing, but the engine did not show the last batch of the log
 ]
 
 ReplayOutcome = Literal[
@@ -50,12 +50,12 @@ LeftOutReason = Literal[
     "past_life",  # live, of a session that had ended
     "too_late",  # live, after it had been given up as lost
     "paused",  # live, of an engine that connects to us, faster than its share is read
-    "disordered",  # answered out of order, repeated, or with an impossible number
+    "disordered",  # out of order, repeated, or with an impossible number
 ]
 
 Remark = Literal[
     "unknown_type",  # events of an unknown type; behind the colon its name
-    "other_rank",  # batches say another data-parallel rank than the settings: that behind the colon
+    "other_rank",  # batches say another rank than the settings: that behind the colon
     "mixed_ranks",  # batches of one stream say several
     "no_identity",  # stores do not say which blocks they are of
     "no_sequence",  # messages without sequence numbers: no loss shows
@@ -76,9 +76,9 @@ ReportRefusal = Literal[
     "malformed",  # no JSON object with batches
     "bad_batch",  # a field of a batch is missing, of a wrong type, or beyond its bounds
     "unknown_model",  # objects of a model that `lmcache.models` does not name
-    "bad_name",  # of a server or a storage: unprintable, or too long for a replica's id
+    "bad_name",  # of a server or a storage: unprintable, or too long for an id
     "replica_id_taken",  # by a replica that is configured, or another server's storage
-    "too_many_sources",  # beyond 2,000: each server's memory, and each storage, of each model
+    "too_many_sources",  # beyond 2,000: servers' memories and storages, of each model
     "too_large",  # more bytes than `connector.max_frame_bytes`
     "slow_body",
     "busy",  # Kafka does not keep up, or many requests are under way
@@ -90,10 +90,10 @@ ReportRefusal = Literal[
 
 SetAsideReason = Literal[
     "no_value",
-    "malformed",  # no valid MessagePack, or no valid JSON where the header says JSON
+    "malformed",  # no valid MessagePack, or JSON where the header says so
     "invalid_utf8",
     "too_deep",  # nested deeper than any record
-    "not_a_record",  # a field is missing, of a wrong type, or beyond the bounds of its schema
+    "not_a_record",  # a field is missing, of a wrong type, or beyond its bounds
     "wrong_partition",  # not that of its replica
     "bad_time",  # a notice at an impossible time, or a choice a day away from its record's
     "backward_gap",  # a gap that ends before it begins
@@ -108,7 +108,7 @@ ScrapeFailure = Literal[
     "timeout",  # no whole page within two seconds
     "http_status",  # an answer that is no page
     "too_large",  # more bytes, lines or samples than a page may have
-    "not_prometheus",  # not in Prometheus' text format, or compressed
+    "not_prometheus",  # in another format, or compressed
 ]
 
 FigureRefusal = Literal[
@@ -126,7 +126,7 @@ KubernetesFailure = Literal[
     "unauthorised",  # HTTP 401: no token of a ServiceAccount, or an expired one
     "forbidden",  # HTTP 403: the ServiceAccount may not list or watch pods there
     "expired",  # the server no longer has the state that the watch asked for
-    "http_status",  # another answer that is no list and no watch
+    "http_status",  # another answer
     "malformed",  # not what the API promises
     "too_large",  # an answer, or a line of a watch, beyond its bound
 ]
@@ -171,9 +171,9 @@ LimitReason = Literal[
 """Why the worker leaves out events of a source."""
 
 WithoutContent = Literal[
-    "not_told",  # the engine does not say the block's tokens, or keys of images and salts
+    "not_told",  # the engine does not say its tokens, or keys of images and salts
     "parent_unknown",  # the content of the block before is unknown
-    "other_tier",  # it came to another medium than the GPU while the GPU did not hold it
+    "other_tier",  # it came to another medium while the GPU did not hold it
 ]
 """Why a block has no content hash, and compares by the engine's own."""
 
@@ -209,7 +209,7 @@ QuestionRefusal = Literal[
 """Why the index gives no answer, or takes no choices."""
 
 NotJudged = Literal[
-    "unknown_replica",  # no replica of that id in the model, hash domain and tenant
+    "unknown_replica",  # none of that id in the model, hash domain and tenant
     "share",  # the index follows only a share of the replicas: another may be best
 ]
 """Why a router's choice is not compared with the best match."""
@@ -220,5 +220,5 @@ OtlpOutcome = Literal[
     "refused",  # it answered with an error, or redirected
     "unreachable",
     "slow",  # no answer in time
-    "no_figures",  # ClickHouse did not answer for them
+    "no_figures",  # ClickHouse did not answer
 ]
