@@ -195,7 +195,7 @@ class ObjectsRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class EngineCountersRow(msgspec.Struct, frozen=True, gc=False):
-    """One scrape of an engine's own counters (cumulative tokens; None where not exported)."""
+    """One scrape of an engine's own counters (cumulative tokens; NULL: not exported)."""
 
     TABLE: ClassVar[str] = "engine_counters"
 

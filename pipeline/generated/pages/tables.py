@@ -61,9 +61,9 @@ window; trust, connection, lag and drift are the worst. `version` is when it was
 
 **Unless a table says otherwise**, one with a `window` or `time` is sorted by `toStartOfHour` of it and then
 its key, partitioned by its day and kept 7 days; others are sorted by their key and kept for ever. A column is
-a `UInt64`; types leave `LowCardinality` and `'UTC'` out. Besides the columns in its section a table has those
-of its key and `version`: of settings, when the worker that wrote them started (ms since 1970). Columns in one
-row count the same in blocks, tokens or bytes."""
+a `UInt64`; types leave `LowCardinality`, `Nullable` (the meaning says NULL) and `'UTC'` out. Besides the
+columns in its section a table has those of its key and `version`: of settings, when the worker that wrote
+them started (ms since 1970). Columns in one row count the same in blocks, tokens or bytes."""
 
 PUBLIC = frozenset({
     "sources", "occupancy_now", "stream_health_now", "hit_potential_1h", "occupancy_series", "flow_series",
@@ -99,7 +99,7 @@ SENTENCE = re.compile(r"(?<=\.) (?=[A-Z`])")
 """Between the sentences of a description, of which the page has the first."""
 SAME_IN = re.compile(r"\w+ in `(\w+)`\.")
 """Of a column that says in tokens or bytes what another one counts: they share a row."""
-LOW_CARDINALITY = re.compile(r"LowCardinality\((\w+)\)")
+LEFT_OUT = re.compile(r"(?:LowCardinality|Nullable)\((\w+(?:\(3\))?)\)")
 INTERVAL = re.compile(r"INTERVAL (\d+) (DAY|MONTH|YEAR)", re.I)
 ROLLUP = re.compile(r"(.+)_(1m|1h)")
 COUNTERS = re.compile(r"(engine|prefill)_counters_by_(minute|hour)")
@@ -288,11 +288,12 @@ def _columns(definition: Table, shared: frozenset[Column]) -> list[str]:
 
 
 def _shown(kind: str) -> str:
-    return "" if kind == "UInt64" else "`Enum8`" if kind.startswith("Enum8") else _short(kind)
+    short = _short(kind)
+    return "" if short == "`UInt64`" else "`Enum8`" if kind.startswith("Enum8") else short
 
 
 def _short(kind: str) -> str:
-    return code(LOW_CARDINALITY.sub(r"\1", kind).replace(", 'UTC'", "").replace("('UTC')", ""))
+    return code(LEFT_OUT.sub(r"\1", kind.replace(", 'UTC'", "").replace("('UTC')", "")))
 
 
 def column_meanings(name: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ WHERE {seconds:UInt32} = {length}
 -- end
 ;
 
+-- As without `_series`, from the table that fits the range.
 CREATE VIEW {database}.capacity_curve_series AS
 SELECT *
 FROM {database}.capacity_curve_windows({range}, seconds = {finest});

@@ -1,3 +1,4 @@
+-- Rows of ten seconds: the winning version of each.
 CREATE VIEW {database}.objects AS
 SELECT *
 FROM {database}.objects_10s FINAL

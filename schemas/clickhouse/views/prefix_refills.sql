@@ -14,7 +14,7 @@ WHERE {seconds:UInt32} = {length}
 -- end
 ;
 
--- Tokens filled again in each window, by prefix, from the table that fits the range.
+-- Tokens filled again in each window, by prefix.
 CREATE VIEW {database}.prefix_refills_series AS
 SELECT *
 FROM {database}.prefix_refills_windows({range}, seconds = {finest});
