@@ -55,6 +55,12 @@ class Transfers:
         """The latest decisions of this shard and others, sorted by run."""
         self._came = int(self._known["came"].max(initial=0))
         """How many decisions ever came."""
+        self._fresh = rows_of(ANSWER, ())
+        """Those that came since fills were counted last, sorted by run."""
+        self._asked = 0
+        """Fills that waited then: of decisions, only fresh ones are news to them."""
+        self._passed = 0.0
+        """Event time up to which they were given up."""
         self._new: list[npt.NDArray[np.void]] = []
         """Own decisions since the last cut."""
         self._said_to = 0.0
@@ -112,9 +118,9 @@ class Transfers:
         if not count:
             return []
         fills = self.waiting.fills[:count]
-        if len(self._known):
-            states = np.where(self._known["known"] != 0, TRANSFER, COMPUTED).astype(np.uint8)
-            decide(fills, self._known["run"].copy(), states)
+        _decide(fills[: self._asked], self._fresh)
+        _decide(fills[self._asked :], self._known)
+        self._fresh = self._fresh[:0]
         self._give_up(fills)
         rows: list[Row] = []
         at, why = 0, -1
@@ -124,9 +130,10 @@ class Transfers:
                 index.refills = make_room(index.refills)
             elif why == ENDED_FULL:
                 rows += opened.ended_fills()
-        left = copied(fills[at:])
-        self.waiting.fills[: len(left)].view(np.uint8)[:] = left.view(np.uint8)
-        self.waiting.used[FILLS] = len(left)
+        if at:
+            left = copied(fills[at:])
+            self.waiting.fills[: len(left)].view(np.uint8)[:] = left.view(np.uint8)
+        self.waiting.used[FILLS] = self._asked = count - at
         return rows + opened.ended_fills()
 
     def _answer(self) -> None:
@@ -144,14 +151,32 @@ class Transfers:
         known = concatenated([self._known, answers])
         if len(known) > 2 * MOST_KEPT:
             known = known[known["came"] > self._came - MOST_KEPT]
-        self._known = known[np.argsort(known["run"], kind="stable")]
+        self._known = _by_run(known)
+        if self._asked:
+            self._fresh = _by_run(concatenated([self._fresh, answers]))
 
     def _give_up(self, fills: npt.NDArray[np.void]) -> None:
         """Let fills count as computed that no shard will decide on, or that are too many."""
-        undecided = fills["state"] == ASKED
         passed = min(self._head.decided_to.values(), default=0.0) - LATER
+        too_many = max(0, len(fills) - MOST)
+        if passed <= self._passed and not too_many:
+            fills = fills[self._asked :]
+        self._passed = passed
+        undecided = fills["state"] == ASKED
         gone = undecided & (fills["time"] < passed)
-        gone[: max(0, len(fills) - MOST)] |= undecided[: max(0, len(fills) - MOST)]
+        gone[:too_many] |= undecided[:too_many]
         if gone.any():
             fills["state"][gone] = COMPUTED
             self._given_up += int(gone.sum())
+
+
+def _by_run(answers: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    """Return answers sorted by run; of those on one run the first that came stays the first."""
+    return answers[np.argsort(answers["run"], kind="stable")]
+
+
+def _decide(fills: npt.NDArray[np.void], answers: npt.NDArray[np.void]) -> None:
+    """Apply answers, sorted by run, to the fills that wait for them."""
+    if len(fills) and len(answers):
+        states = np.where(answers["known"] != 0, TRANSFER, COMPUTED).astype(np.uint8)
+        decide(fills, answers["run"].copy(), states)

@@ -6,6 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
+from pipeline.fleet import transfers
+from pipeline.fleet.kernel import transfers as kernel
 from pipeline.fleet.state import FleetState
 from pipeline.verify.fleet.transfers import run_of
 from schemas.fleet_rows import FillsRow, RedundancyRow
@@ -127,6 +131,28 @@ def test_a_run_whose_last_block_is_missing_is_given_up_though_its_shard_decides_
                 applied(another, decisions=decisions)
     assert state.take_out_of_order() == {"undecided": 1}
     assert not [*other.cut(0.0).decisions], "nothing new, and too early to report again"
+
+
+def test_fills_that_wait_for_long_are_compared_with_what_is_new_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While another shard is away many wait; each record would cost as much as all of them otherwise."""
+    compared_with: list[tuple[int, int]] = []
+
+    def decide(fills: Any, runs: Any, states: Any) -> None:
+        compared_with.append((len(fills), len(runs)))
+        kernel.decide(fills, runs, states)
+
+    monkeypatch.setattr(transfers, "decide", decide)
+    state = FleetState(0, Fleet(), carry_seconds=0.0, shards=2)
+    log = [said("p", changes(dict.fromkeys(range(1, 60), START)))]
+    log += [said("d", changes(dict.fromkeys(range(1, 51), START + 1), end=ELSEWHERE), receives=True)]
+    log += [said("d", changes({block: START + block}, end=block), receives=True) for block in range(51, 56)]
+    for offset, one in enumerate(log):
+        state.apply(offset, ResidencyRecord(0, 0, 0, [one]))
+    state.apply(len(log), ResidencyRecord(1, 1, 0, [], decisions=Decisions(1, START + 90, b"", b"")))
+    assert compared_with == [each for waits in range(50, 55) for each in ((waits, 1), (1, waits - 49))]
+    assert state.take_out_of_order() == {"undecided": 50}
+    of_d = [row for row in state.cut(0.0).rows if isinstance(row, FillsRow) and row.replica == "d"]
+    assert [(row.peer_tokens, row.transferred_tokens) for row in of_d] == [(50 * SIZE, 0), (0, 5 * SIZE)]
 
 
 def test_what_receivers_hold_is_no_peer_of_others_and_no_copy_too_many() -> None:
