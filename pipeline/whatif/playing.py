@@ -66,14 +66,17 @@ def _changes(trace: Trace, conditions: Conditions, replicas: list[TraceReplica])
         stored_before = replica.counters.stored_blocks * trace.block_size
         served = replica.run(request)
         if served.missed:
-            changes = _packed(served, request.seconds, stored_before, numbers, trace.block_size)
+            changes = _packed(served, stored_before, numbers, trace.block_size)
             yield SourceChanges(f"replica-{number}", _MODEL, _DOMAIN, 0, 1, "complete", [changes])
 
 
 def _packed(
-    served: Served, at: float, stored_before: int, numbers: dict[HashId, int], block_size: int
+    served: Served, stored_before: int, numbers: dict[HashId, int], block_size: int
 ) -> ResidencyChanges:
-    """Return the evictions, then the fills; a request that misses nothing evicts nothing."""
+    """Return the evictions, then the fills; a request that misses nothing evicts nothing.
+
+    All are of one time: no cause depends on it, and what a trace has may be in a unit that was only guessed.
+    """
     gone, come = len(served.evicted), len(served.missed)
     ids = (*served.evicted, *served.missed)
     hashes = np.array([numbers.setdefault(each, len(numbers)) for each in ids], ">u8")
@@ -84,7 +87,7 @@ def _packed(
         _GROUP,
         hashes.tobytes(),
         bytes([EVICTED]) * gone + bytes([FILLED]) * come,
-        np.full(gone + come, at, "<f8").tobytes(),
+        np.zeros(gone + come, "<f8").tobytes(),
         np.full(gone + come, block_size, "<u4").tobytes(),
         stored.tobytes(),
         stored_before,

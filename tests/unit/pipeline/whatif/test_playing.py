@@ -178,6 +178,13 @@ def test_a_recording_bounds_what_more_cache_would_have_saved(
             saved(fleet, replicas, extra)
 
 
+def test_times_in_whatever_unit_change_nothing() -> None:
+    """Read in a wrong one, they may be later than any date."""
+    trace = Trace([TraceRequest(at, 1024, (1, 2)) for at in (0.0, 4e18)], BLOCK)
+    once = play(trace, Conditions(1, None, "round-robin"))
+    assert (once.hit_blocks, once.potential.blocks["cold"]) == (2, 2)
+
+
 def test_a_cache_that_holds_no_whole_request_is_refused() -> None:
     trace = Trace([TraceRequest(0.0, 1500, (1, 2, 3))], BLOCK)
     assert combined([2, 1], [3, None], ["sticky"], trace) == [
