@@ -50,7 +50,7 @@ ANSWER = Panel(
     description="Prefill you could avoid: tokens that some replica held, or had filled before, of all that "
     "did not come from a lower tier or by transfer; an upper bound. Hit rate: as the engines count it, and "
     "at most. Biggest lever: the first finding below that saves prefill; its change is that of the prefill "
-    "whose cause it removes. Data: streams known from their first batch on, and the age of the newest rows. "
+    "whose cause it removes. Data: streams known from their first batch on, and data freshness. "
     "Changes are against the preceding range of equal length.",
     unit="tokens",
     kind="answer",
