@@ -39,10 +39,7 @@ def roles(
         Right(f"DROP VIEW ON {database}.*", "replaces views by better ones"),
         *(Right(f"ALTER ADD COLUMN ON {each}.*", "adds columns") for each in databases),
         *(Right(f"TABLE ENGINE ON {kind}", "tables are of this engine") for kind in kinds),
-        *(
-            Right(f"SELECT ON {each}.*", "makes views only of what it may read")
-            for each in databases
-        ),
+        *(Right(f"SELECT ON {each}.*", "makes views only of what it may read") for each in databases),
         *(Right(f"INSERT ON {each}.schema_migrations", "notes what was applied") for each in databases),
     ]
     home = databases[-1]
