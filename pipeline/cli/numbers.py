@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from datetime import datetime, timezone
 from typing import Any
 
 import click
 
+from pipeline.dates import read_date
 from schemas.events import LATEST
 
 MOST = 1e12
@@ -59,5 +59,4 @@ def _seconds(text: str) -> float:
     """Return seconds since the epoch. Raises ValueError, OverflowError."""
     if text.startswith("-"):
         return time.time() + float(text)
-    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return found.replace(tzinfo=found.tzinfo or timezone.utc).timestamp()
+    return read_date(text).timestamp()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any
 
+from pipeline.dates import read_date
 from pipeline.traces.trace import BadField
 
 UNITS = {
@@ -17,8 +18,6 @@ UNITS = {
 }
 _LATEST = 4e18
 _NUMBER = re.compile(r"\d+(\.\d+)?([eE][+-]?\d+)?")
-_FRACTION = re.compile(r"\.(\d+)")
-_ZONE = re.compile(r"\s*([+-]\d\d):?(\d\d)?$")
 _BY_SIZE = (("s", 1e9), ("ms", 1e12), ("us", 1e15), ("ns", 1e18))
 """Units, and their numbers since 1970 in 2001; up to four times as many, in 2096, are recognised."""
 
@@ -36,16 +35,10 @@ def moment(value: Any, name: str) -> float | datetime:
 
 
 def _date(text: str) -> datetime | None:
-    """Read ISO 8601, or with a blank in place of the T; without a zone it is UTC."""
-    # Python 3.10 reads fractions of three or six digits only, and zones only as +HH:MM.
-    text = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", text, count=1).replace("Z", "+00:00")
-    if ":" in text:
-        text = _ZONE.sub(lambda found: f"{found[1]}:{found[2] or '00'}", text)
     try:
-        read = datetime.fromisoformat(text)
+        return read_date(text)
     except ValueError:
         return None
-    return read if read.tzinfo else read.replace(tzinfo=timezone.utc)
 
 
 def in_seconds(

@@ -39,6 +39,17 @@ def test_moments_are_those_that_a_log_can_hold(text: str) -> None:
         Moment().convert(text, None, None)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("2026-11-23T10:00:00.5", "2026-11-23 10:00:00,500000001Z", "2026-11-23T11:00:00.5+0100"),
+        *("2026-11-23T04:30:00.5-05:30", "2026-11-23 12:00:00.5 +02"),
+    ],
+)
+def test_moments_have_fractions_and_zones_with_any_python(text: str) -> None:
+    assert Moment().convert(text, None, None) == 1_795_428_000.5
+
+
 @pytest.mark.parametrize("text", ["9" * 5000 + "m", "²m", "1e3m", "9999999999999d", "0m", "-1m", "m"])
 def test_ranges(text: str) -> None:
     with pytest.raises(click.BadParameter):
