@@ -37,6 +37,7 @@ _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 _LONGEST_SESSION_SECONDS = 3600.0
 _DEFAULT_SESSION_SECONDS = 60.0
 _ENGINE_THREADS = 32
+_NO_TEXT = "The request is not UTF-8. (SYNTAX_ERROR)"
 _T = TypeVar("_T")
 
 
@@ -95,7 +96,8 @@ class Front:
                 return await self._execute(connection, request, reply, False)
             finally:
                 await self._run(connection.close)
-        except StoreError as error:
+        except (StoreError, UnicodeError) as failure:
+            error = failure if isinstance(failure, StoreError) else StoreError(SYNTAX_ERROR, _NO_TEXT)
             self._failed(error)
             return failed(error)
 
@@ -146,10 +148,7 @@ class Front:
             return reply.whole(Answer(b"", 0, 0, 0), None, written)
         if is_empty(text):
             raise StoreError(SYNTAX_ERROR, "Empty query. (SYNTAX_ERROR)")
-        try:
-            statement = text.decode()
-        except UnicodeDecodeError:
-            raise StoreError(SYNTAX_ERROR, "The statement is not UTF-8. (SYNTAX_ERROR)") from None
+        statement = text.decode()
         reads = await self._run(connection.check, statement, only_reading)
         named = output_format(text)
         chosen = named or request.default_format or DEFAULT_FORMAT

@@ -84,8 +84,11 @@ async def test_pages_of_other_sites_reach_nothing(http: ClientSession, headers: 
         assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (403, "497")
 
 
-async def test_a_statement_that_is_no_text_is_the_client_s_fault(http: ClientSession) -> None:
-    async with http.post("/", data=b"SELECT '\xff'") as answer:
+@pytest.mark.parametrize("statement", [b"SELECT '\xff'", b"INSERT INTO `\xff` FORMAT TSV\n1\n"])
+async def test_a_statement_that_is_no_text_is_the_client_s_fault(
+    http: ClientSession, statement: bytes
+) -> None:
+    async with http.post("/", data=statement) as answer:
         assert (answer.status, answer.headers["X-ClickHouse-Exception-Code"]) == (400, "62")
 
 
