@@ -28,7 +28,7 @@ WITH
     -- With what was watched for less than nine tenths of its time nothing is compared.
     (
         SELECT count() > 0
-        FROM {database}.sources
+        FROM {database}.sources FINAL
         WHERE opened_at <= {from} - toIntervalSecond(intDiv(9 * (dateDiff('second', {from}, {to}) + 1), 10))
             AND (closed_at IS NULL OR closed_at >= {from} - toIntervalSecond(dateDiff('second', {from}, {to}) + 1))
             AND (empty({models:Array(String)}) OR has({models:Array(String)}, model))

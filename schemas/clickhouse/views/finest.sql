@@ -15,6 +15,6 @@ SELECT
             AND {from} >= now() - INTERVAL 60 DAY, 60,
         3600
     ) AS seconds
-FROM {database}.sources
+FROM {database}.sources FINAL
 WHERE opened_at <= {to}
     AND (closed_at IS NULL OR closed_at >= {from})

@@ -69,6 +69,16 @@ def open_sources(client: Client, replicas: int, opened: datetime) -> None:
     )
 
 
+def ended_source(client: Client, opened: datetime, closed: datetime) -> None:
+    """Write a source that ended; its row from before that is not merged away yet."""
+    begun, ended = (f"toDateTime64({int(moment.timestamp())}, 3, 'UTC')" for moment in (opened, closed))
+    for version, closed_at in enumerate(("NULL", ended)):
+        client.command(
+            "INSERT INTO sources (model, replica, opened_at, closed_at, hash_domain, trust, version) SELECT"
+            f" 'm', 'gone', {begun}, {closed_at}, 'd', 'complete', {version}"
+        )
+
+
 def fill(client: Client, seconds: int, begin: datetime, end: datetime, replicas: int, figures: str) -> None:
     """Write equal rows of every window between two moments; `figures` names columns."""
     first, last = (int(moment.timestamp()) // seconds for moment in (begin, end))
@@ -254,13 +264,8 @@ def test_windows_are_those_that_other_panels_read(
 
 def test_seconds_before_the_first_source_do_not_count(client: Client) -> None:
     open_sources(client, 2, NOON + timedelta(minutes=30))
-    # Ended in the first window, before the range; its row from before that is not merged away yet.
-    for version, closed in enumerate(("NULL", f"toDateTime64({int(NOON.timestamp()) + 600}, 3, 'UTC')")):
-        client.command(
-            "INSERT INTO sources (model, replica, opened_at, closed_at, hash_domain, trust, version) SELECT"
-            f" 'm', 'gone', toDateTime64({int(NOON.timestamp()) + 300}, 3, 'UTC'), {closed},"
-            f" 'd', 'complete', {version}"
-        )
+    # Ended in the first window, before the range.
+    ended_source(client, NOON + timedelta(minutes=5), NOON + timedelta(minutes=10))
     start = int(NOON.timestamp()) + 1200
     for lasts, since in ((900, 1800), (30 * 3600, 300)):
         ((found,),) = rows_of(
@@ -270,6 +275,15 @@ def test_seconds_before_the_first_source_do_not_count(client: Client) -> None:
             start + lasts,
         )
         assert found - int(NOON.timestamp()) == since
+
+
+def test_with_what_was_watched_for_half_of_its_time_nothing_is_compared(client: Client) -> None:
+    opened, end = NOON - timedelta(minutes=30), NOON + timedelta(hours=1)
+    open_sources(client, 1, opened)
+    ended_source(client, NOON - timedelta(hours=3), NOON - timedelta(hours=2))
+    fill(client, 10, opened, end, 1, "2 AS filled_tokens, 1 AS peer_tokens")
+    answer = advised(client, int(NOON.timestamp()), int(end.timestamp()) - 1).answer
+    assert (answer[0].title, answer[0].before) == ("Prefill you could avoid", None)
 
 
 def test_of_groups_alike_the_first_counts(client: Client) -> None:

@@ -293,12 +293,17 @@ def test_a_large_fleet_is_shown_from_coarser_tables(store: EmbeddedStore, own: S
 
     ranges = (0.1, 0.25, 2, 3, 6, 24, 25)
     assert [seconds(hours) for hours in ranges] == [10, 10, 10, 60, 60, 60, 3600]
-    run(
-        "sources",
-        "INSERT INTO sources (model, replica, opened_at, trust) SELECT 'm', toString(number),"
-        " toDateTime64('2020-01-01 00:00:00', 3, 'UTC'), 'complete' FROM numbers(2000)",
-    )
-    assert [seconds(hours) for hours in ranges] == [60, 60, 60, 60, 3600, 3600, 3600]
+    for version, closed, chosen in (
+        (1, "NULL", [60, 60, 60, 60, 3600, 3600, 3600]),
+        (2, "opened_at", [10, 10, 10, 60, 60, 60, 3600]),
+    ):
+        run(
+            "sources",
+            "INSERT INTO sources (model, replica, opened_at, closed_at, trust, version) SELECT 'm',"
+            f" toString(number), toDateTime64('2020-01-01 00:00:00', 3, 'UTC') AS opened_at, {closed},"
+            f" 'complete', {version} FROM numbers(2000)",
+        )
+        assert [seconds(hours) for hours in ranges] == chosen
 
 
 def test_hot_prefixes_are_the_same_in_every_range(filled: RunSql) -> None:
