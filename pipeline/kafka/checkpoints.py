@@ -14,6 +14,7 @@ from connectors.kafka.private import client_of
 from connectors.kafka.security import client_options
 from connectors.kafka.topic_metadata import topic_metadata
 from pipeline.errors import CheckpointDamaged, CheckpointUnreadable, KafkaUnavailable, damaged_if_it_fails
+from pipeline.kafka.stretch import stretch
 from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.settings import Kafka
 
@@ -88,16 +89,10 @@ def _topics(checkpoints: str, partition: int, value: bytes | None) -> Mapping[st
 async def _read(
     consumer: AIOKafkaConsumer, partition: TopicPartition, beginning: int, end: int
 ) -> dict[bytes, bytes]:
-    """Return the last value of each key before `end`."""
+    """Return the last value of each key before `end`. Raises asyncio.TimeoutError where the log stands."""
     latest: dict[bytes, bytes] = {}
-    if beginning >= end:
-        return latest
-    consumer.assign([partition])
-    consumer.seek(partition, beginning)
-    # The position passes the markers of transactions, which take offsets but are never delivered.
-    while await consumer.position(partition) < end:
-        batches = await consumer.getmany(partition, timeout_ms=500)
-        for record in batches.get(partition, ()):
+    async for records in stretch(consumer, partition, beginning, end):
+        for record in records:
             if record.value is None:
                 latest.pop(record.key, None)
             else:

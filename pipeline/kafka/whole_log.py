@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping
 from typing import Any
 
@@ -10,14 +9,12 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from pipeline.kafka.decoding import outline_of
 from pipeline.kafka.merging import Merge
+from pipeline.kafka.stretch import WAIT_MS, Patience
 
 AHEAD_SECONDS = 10.0
 """How far the log is read ahead of the next record: brokers' clocks may differ by as much."""
 MOST_WAITING_BYTES = 128 << 20
 """Bytes read ahead; where as much lies closer together in time, the log is read less far ahead."""
-_WAIT_MS = 500
-SILENT_SECONDS = 20.0
-"""After so long without a record a partition is given up."""
 
 Range = tuple[int, int]
 """Offsets: the first, and the one after the last."""
@@ -62,11 +59,10 @@ class WholeLog:
     async def _read(self, partitions: Collection[int]) -> None:
         """Read something more of at least one of these partitions."""
         places = [self._places[partition] for partition in partitions]
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + SILENT_SECONDS
+        patience = Patience()
         moved = False
         while not moved:
-            found = await self._consumer.getmany(*places, timeout_ms=_WAIT_MS)
+            found = await self._consumer.getmany(*places, timeout_ms=WAIT_MS)
             for place in places:
                 end = self._ranges[place][1]
                 for record in found.get(place, ()):
@@ -77,11 +73,8 @@ class WholeLog:
                 self._reached[place] = reached
                 if reached == end:
                     self._merge.read_to_end(place.partition)
-            if not moved and loop.time() > deadline:
-                topic, partition = places[0]
-                raise asyncio.TimeoutError(
-                    f"partition {partition} of {topic} does not get past offset {self._reached[places[0]]}"
-                )
+            if not moved:
+                patience.stands(places[0], self._reached[places[0]])
 
     def _add(self, record: Any) -> None:
         outline = outline_of(record.value, record.headers)

@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from connectors.kafka.topics import topic_name
 from pipeline.kafka.membership import group_name
+from pipeline.kafka.stretch import stretch
 from pipeline.rebuild.discard import Discarded, Extent, started_clients
 from schemas.settings import Settings
 
@@ -113,10 +114,7 @@ async def _records(consumer: AIOKafkaConsumer, ranges: Mapping[TopicPartition, t
     """Return how many records each partition has from its first offset to before its second, in all."""
     count = 0
     for partition, (begin, end) in ranges.items():
-        consumer.assign([partition])
         oldest = await consumer.beginning_offsets([partition])
-        consumer.seek(partition, max(begin, oldest[partition]))
-        while await consumer.position(partition) < end:
-            found = await consumer.getmany(partition, timeout_ms=500)
-            count += sum(record.offset < end for record in found.get(partition, ()))
+        async for found in stretch(consumer, partition, max(begin, oldest[partition]), end):
+            count += len(found)
     return count

@@ -5,8 +5,6 @@ Checkpoints are of no use here: compaction leaves only the newest one, which is 
 
 from __future__ import annotations
 
-import asyncio
-import time
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -19,15 +17,14 @@ from pipeline.index.following.partition import IndexedPartition
 from pipeline.index.following.sources import Sources
 from pipeline.index.index import Index
 from pipeline.index.telemetry import IndexMetrics
+from pipeline.kafka.stretch import stretch
 from pipeline.kafka.topics import describe
-from pipeline.kafka.whole_log import SILENT_SECONDS
 from pipeline.reading.events_reader import EventsReader
 from pipeline.residency.granularity.two_sizes import GranularPool
 from schemas.settings import Settings, shard_numbers
 
 ALL = "0/1"
 """The share that is the whole log."""
-_WAIT_MS = 1_000
 
 Key = tuple[str, int, str]
 """Replica, rank and medium."""
@@ -95,7 +92,6 @@ async def _read(
 
     Of a partition without records the second is the moment. Raises asyncio.TimeoutError where it stands.
     """
-    consumer.assign([place])
     begin = (await consumer.beginning_offsets([place]))[place]
     end = (await consumer.end_offsets([place]))[place]
     later = (await consumer.offsets_for_times({place: int(at * 1000) + 1}))[place]
@@ -103,21 +99,12 @@ async def _read(
         end = min(end, later.offset)
     state = applying.state
     state.next_offset = begin
-    consumer.seek(place, begin)
     oldest: float | None = None
-    came_at = time.monotonic()
-    while state.next_offset < end:
-        fetched = await consumer.getmany(place, timeout_ms=_WAIT_MS)
-        wanted = [record for record in fetched.get(place, ()) if record.offset < end]
-        if wanted:
-            came, came_at = offered(wanted), time.monotonic()
-            oldest = came[0].written_at if oldest is None else oldest
-            for portion in portions(came):
-                applying.apply(portion)
-        elif time.monotonic() - came_at > SILENT_SECONDS:
-            raise asyncio.TimeoutError(
-                f"partition {place.partition} of {place.topic} does not get past offset {state.next_offset}"
-            )
+    async for records in stretch(consumer, place, begin, end):
+        came = offered(records)
+        oldest = came[0].written_at if oldest is None else oldest
+        for portion in portions(came):
+            applying.apply(portion)
         state.let_go()
     if oldest is None:
         oldest = at if later is None else later.timestamp / 1000
