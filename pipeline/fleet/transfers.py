@@ -34,8 +34,8 @@ LATER = 60.0
 """Seconds of event time. A run that no shard decided on is given up once all shards that decide are so far
 past it: its last block did not reach its shard, for instance because a record was set aside."""
 SAYS_SECONDS = 30.0
-"""Of event time. Where any shard decides, each reports this often how far it is, although it has nothing to
-decide: fills that wait in the others could not be given up otherwise."""
+"""Of event time. Where any shard decides or waits, each reports this often how far it is, although it has
+nothing to decide: fills that wait in the others could not be given up otherwise."""
 MOST = 1 << 20
 """Most fills that wait in a shard; beyond them, the oldest count as computed."""
 MOST_KEPT = 1 << 15
@@ -104,7 +104,9 @@ class Transfers:
 
     def take(self, event_time: float) -> Iterator[Decisions]:
         """Yield for all other shards what this one decided since the last call, up to `event_time`."""
-        says = self._head.decided_to and event_time >= self._said_to + SAYS_SECONDS
+        # A shard that waits makes the others report, as they see that it does.
+        heard = self._head.decided_to or (self._shards > 1 and self.waiting.used[FILLS])
+        says = heard and event_time >= self._said_to + SAYS_SECONDS
         if not self._new and not says:
             return
         rows = concatenated([rows_of(ANSWER, ()), *self._new])
@@ -121,7 +123,7 @@ class Transfers:
         _decide(fills[: self._asked], self._fresh)
         _decide(fills[self._asked :], self._known)
         self._fresh = self._fresh[:0]
-        self._give_up(fills)
+        self._give_up(fills, float(index.clock.time[0]))
         rows: list[Row] = []
         at, why = 0, -1
         while why != DONE:
@@ -155,9 +157,13 @@ class Transfers:
         if self._asked:
             self._fresh = _by_run(concatenated([self._fresh, answers]))
 
-    def _give_up(self, fills: npt.NDArray[np.void]) -> None:
-        """Let fills count as computed that no shard will decide on, or that are too many."""
-        passed = min(self._head.decided_to.values(), default=0.0) - LATER
+    def _give_up(self, fills: npt.NDArray[np.void], event_time: float) -> None:
+        """Let fills count as computed that no shard will decide on, or that are too many.
+
+        `event_time` is that of this shard, which decides alone if there is no other.
+        """
+        alone = event_time if self._shards == 1 else 0.0
+        passed = min(self._head.decided_to.values(), default=alone) - LATER
         too_many = max(0, len(fills) - MOST)
         if passed <= self._passed and not too_many:
             fills = fills[self._asked :]

@@ -303,7 +303,13 @@ class Comparison:
                 self.settings.fleet,
                 found,
                 self.findings,
-                Written(committed, oldest, stood=committed == extent.committed, begin=extent.begin),
+                Written(
+                    committed,
+                    oldest,
+                    stood=committed == extent.committed,
+                    begin=extent.begin,
+                    shards=residency.partitions,
+                ),
                 forget_seconds=self.settings.worker.forget_seconds,
                 beginning=beginning,
             )

@@ -44,6 +44,8 @@ class Written(NamedTuple):
     """Whether the agent wrote the state as of exactly that offset."""
     begin: int = 0
     """Records before this offset are gone."""
+    shards: int = 1
+    """How many there are, this one included."""
 
 
 class ShardCheck:
@@ -62,7 +64,7 @@ class ShardCheck:
     ) -> None:
         """`found`: its rows. `beginning`: what is known of the time before the log begins."""
         beginning = beginning or Beginning()
-        self.recount = FleetRecount(settings, beginning, forget_seconds=forget_seconds)
+        self.recount = FleetRecount(settings, beginning, shards=written.shards, forget_seconds=forget_seconds)
         self._beginning = beginning
         self._chains_learned = beginning.whole
         self._from = _compared_from(beginning, self.recount.losses_known_from)

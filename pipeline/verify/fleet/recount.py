@@ -85,6 +85,7 @@ class FleetRecount:
         settings: Fleet,
         beginning: Beginning | None = None,
         *,
+        shards: int = 1,
         forget_seconds: float = Worker().forget_seconds,
     ) -> None:
         """`beginning`: what is known of the time before the first record; None: there was nothing."""
@@ -116,7 +117,7 @@ class FleetRecount:
         self._most_waiting = settings.max_waiting
         self._undecided = Undecided(beginning.undecided)
         self._blocks = Blocks()
-        self._transfers = Transfers()
+        self._transfers = Transfers(shards)
         self._losses = Losses(self._blocks, settings.horizon_seconds, settings.max_ghosts)
         self._open: dict[tuple[SourceId, Space], FillsOf] = {}
         """The latest fills, by source and space of its hashes."""
@@ -173,7 +174,7 @@ class FleetRecount:
                 self._move_to(change.at)
             self._losses.forget_until(self._clock)
             self._count(offset, change, place)
-        for one in self._transfers.take():
+        for one in self._transfers.take(self._clock):
             would = one.would
             if one.transferred and would.cause not in KEPT:
                 would = Would("transferred", again=would.cause in ("evicted", "peer_and_evicted"))

@@ -59,7 +59,9 @@ class WaitingFill:
 class Transfers:
     """Fills that wait, in the order in which they will count."""
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int) -> None:
+        """`shards`: how many there are; a single one decides alone."""
+        self._shards = shards
         self._waiting: deque[WaitingFill] = deque()
         self._known: dict[int, bool] = {}
         """Whether the last block of a run was stored before; of two runs with one id the first decides."""
@@ -90,9 +92,10 @@ class Transfers:
         """Return whether a fill of a source waits."""
         return any(one.change.of.source == source for one in self._waiting)
 
-    def take(self) -> Iterator[WaitingFill]:
-        """Yield those that count now."""
-        passed = min(self._decided_to.values(), default=0.0) - LATER
+    def take(self, clock: float) -> Iterator[WaitingFill]:
+        """Yield those that count now, at event time `clock` of this shard."""
+        alone = clock if self._shards == 1 else 0.0
+        passed = min(self._decided_to.values(), default=alone) - LATER
         too_many = len(self._waiting) - MOST
         for place, one in enumerate(self._waiting):
             if one.transferred is None:

@@ -133,6 +133,35 @@ def test_a_run_whose_last_block_is_missing_is_given_up_though_its_shard_decides_
     assert not [*other.cut(0.0).decisions], "nothing new, and too early to report again"
 
 
+def test_a_single_shard_gives_up_by_its_own_clock() -> None:
+    """The last block may be one that a coarse block took over in the same record: it never counts."""
+    d = said("d", changes({2: START + 1}, end=ELSEWHERE), receives=True)
+    later = [said("p", changes({10 + after: START + after})) for after in (60, 61, 62)]
+    log = records([said("p", changes({2: START})), d, *later])
+    assert fills_of(checked(log), "d").peer_tokens == SIZE
+    state = FleetState(0, Fleet(), carry_seconds=0.0)
+    given_up = []
+    for offset, record in enumerate(log):
+        state.apply(offset, record)
+        given_up.append(state.take_out_of_order()["undecided"])
+    assert given_up == [0, 0, 0, 0, 1]
+
+
+def test_a_run_is_given_up_though_no_shard_ever_decided() -> None:
+    states = [FleetState(shard, Fleet(), carry_seconds=0.0, shards=2) for shard in range(2)]
+    went = iter(range(100))
+    for state in states:
+        state.apply(next(went), ResidencyRecord(0, 0, 0, [said("p", changes({1: START}))]))
+    d = said("d", changes({1: START + 1}, end=ELSEWHERE), receives=True)
+    states[0].apply(next(went), ResidencyRecord(0, 0, 0, [d]))
+    for later in (10, 40, 70, 100):
+        for state, other in (states, states[::-1]):
+            state.apply(next(went), ResidencyRecord(0, 0, 0, [said("p", changes({later: START + later}))]))
+            for decisions in state.cut(0.0).decisions:
+                other.apply(next(went), ResidencyRecord(0, 0, 0, [], decisions=decisions))
+    assert states[0].take_out_of_order() == {"undecided": 1}
+
+
 def test_fills_that_wait_for_long_are_compared_with_what_is_new_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """While another shard is away many wait; each record would cost as much as all of them otherwise."""
     compared_with: list[tuple[int, int]] = []
