@@ -125,8 +125,8 @@ class Bases:
         """Return whether a base is to begin at wall clock `now`."""
         if self._waiting is not None:
             return False
-        if self._made_at is None:
-            self._made_at = now
+        # A clock that was set back must not delay it.
+        self._made_at = now if self._made_at is None else min(now, self._made_at)
         changes = self._head.followed - self._followed
         catching_up = self._head.followed != self._seen and now - latest > CATCHING_UP_SECONDS
         turnover = _TURNOVER_CATCHING_UP if catching_up else _TURNOVER

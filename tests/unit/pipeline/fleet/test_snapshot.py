@@ -136,6 +136,15 @@ def test_a_base_is_written_after_so_many_changes(behind: float, entries: int, ch
     assert [key for key, _ in bases.take(START, entries, START - behind)] == [HEAD_KEY]
 
 
+def test_a_clock_that_was_set_back_delays_no_base() -> None:
+    head = FleetHead(1, epoch=0)
+    bases = Bases(head, dict)
+    assert not bases.due(START, 10, START)
+    head.followed = 1
+    assert not bases.due(START - 3600, 10, START)
+    assert bases.due(START - 3600 + MAX_SECONDS, 10, START)
+
+
 def test_a_shard_that_has_caught_up_gets_its_base_though_its_latest_event_is_old() -> None:
     """Whoever takes over later would apply eight times as much again."""
     head = FleetHead(1, epoch=0)
