@@ -154,12 +154,10 @@ class Reading:
         if self._pumping is not None:
             # It ends by itself when the subscriber has handed over the last message.
             await asyncio.wait({self._pumping}, timeout=max(0.0, deadline - time.monotonic()))
-            self._pumping.cancel()
+            await ended(self._pumping)
             if left := self._pump.waiting_messages:
                 self._telemetry.messages_abandoned(left)
-        await ended(self._ticker, self._reporter)
-        if self._warming is not None:
-            self._warming.cancel()
+        await ended(self._ticker, self._reporter, self._warming)
         # Sessions are not closed: the engines live on, and the next connector continues where the log ends.
         for stream in self.streams.values():
             self._publish(stream.flush())
@@ -256,7 +254,7 @@ class Reading:
         stream = self.streams.get(source)
         if stream is None or self.connected(source):
             return False
-        return time.time() - stream.counts.last_received_at > self._settings.silent_seconds
+        return time.time() - stream.heard_at > self._settings.silent_seconds
 
     async def _warm_up(self) -> None:
         """Load the compiled code, or compile it; until then messages are decoded the slow way."""

@@ -89,8 +89,11 @@ class BoundReplicas:
             raise TopicRefused(peer.topic, "too_many_replicas")
         if owner is not None and owner is not endpoint:
             raise TopicRefused(peer.topic, "replica_id_taken")
-        if bound is not None and now - bound.heard_at < DISPUTE_SECONDS:
-            raise TopicRefused(peer.topic, "pod_disputed")
+        if bound is not None:
+            # A clock that was set back must not prolong it.
+            bound.heard_at = min(bound.heard_at, now)
+            if now - bound.heard_at < DISPUTE_SECONDS:
+                raise TopicRefused(peer.topic, "pod_disputed")
         self._pods[pod] = endpoint
         source = _source(key, model, endpoint, peer)
         self._bound[key] = _Bound(source, peer, now)

@@ -102,6 +102,12 @@ class SourceStream:
         return self._recovery.answered_at
 
     @property
+    def heard_at(self) -> float:
+        """When the last live message came; 0 for never. No `look` leaves it in the future."""
+        self._take_gathered()
+        return self._live_at
+
+    @property
     def due_at(self) -> float | None:
         """When `due` will close the open run; None when there is none."""
         self._take_gathered()

@@ -103,8 +103,8 @@ class SocketThread:
         """The arguments that `Subscriber` takes are described there."""
         self.receiver: Receiver | None = None
         """The compiled receiver, if there is one; set once, while the thread runs."""
-        self.emptied_at = time.time()
-        """When all sockets were last found empty, seconds since the epoch."""
+        self.emptied_at = time.monotonic()
+        """When all sockets were last found empty, by the monotonic clock."""
         self._context = context
         self._woken = woken
         self._hand_over = hand_over
@@ -158,7 +158,7 @@ class SocketThread:
             elif not rest_seconds:
                 readable = self._ready.wait(seconds)
                 if not readable:
-                    self.emptied_at = time.time()
+                    self.emptied_at = time.monotonic()
             else:
                 time.sleep(rest_seconds)
                 readable = []
@@ -179,7 +179,7 @@ class SocketThread:
             if readable:
                 rest_seconds = self._read_all(readable)
                 if rest_seconds:
-                    self.emptied_at = time.time()
+                    self.emptied_at = time.monotonic()
             if time.monotonic() >= refresh_at:
                 self._connections.refresh()
                 self._dial()

@@ -74,7 +74,7 @@ class Subscriber:
     def behind(self) -> bool:
         """True while unseen messages may be waiting: then a source that seems idle need not be."""
         waiting = self.hand_over.full or not self.hand_over.empty
-        return waiting or time.time() - self._sockets.emptied_at > BEHIND_SECONDS
+        return waiting or time.monotonic() - self._sockets.emptied_at > BEHIND_SECONDS
 
     def start(self) -> None:
         self.hand_over.start()

@@ -125,3 +125,11 @@ def test_a_pod_may_come_with_another_model_once_the_former_is_quiet() -> None:
     assert (source.key, source.model) == (("a", 0), "new")
     assert bound.sources == [source]
     assert bound.version > version
+
+
+def test_a_clock_that_was_set_back_prolongs_no_dispute() -> None:
+    bound = _bound()
+    bound.meet(_peer(b"kv@a@old"), 3600.0)
+    with pytest.raises(TopicRefused, match="pod_disputed"):
+        bound.meet(_peer(b"kv@a@new"), 0.0)
+    assert bound.meet(_peer(b"kv@a@new"), DISPUTE_SECONDS).model == "new"
