@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.dashboards.panel import Alert
+from pipeline.dashboards.prometheus.promql import counted
 from pipeline.dashboards.queries import RANGE
 
 STREAM = ("model", "replica", "rank")
@@ -45,8 +46,8 @@ DEGRADED = Alert(
     runbook="stream-degraded",
     about=STREAM,
     panel="health-missing",
-    metrics="sum by (replica) (increase(kvlens_connector_lost_batches_total[10m])) > 0 "
-    "or sum by (replica) (increase(kvlens_connector_undecodable_total[10m])) > 0",
+    metrics=f"sum by (replica) ({counted('kvlens_connector_lost_batches_total', '10m')}) "
+    f"or sum by (replica) ({counted('kvlens_connector_undecodable_total', '10m')})",
 )
 
 UNREACHABLE = Alert(
@@ -78,7 +79,8 @@ FROM stream_health({RANGE})""",
     severity="warning",
     runbook="no-events",
     panel="health-throughput",
-    metrics="sum(increase(kvlens_connector_engine_events_total[10m])) == 0",
+    # Where no connector runs, or none has a replica, there is no series.
+    metrics="(sum(increase(kvlens_connector_engine_events_total[10m])) or vector(0)) == 0",
 )
 
 STALE = Alert(

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from pipeline.dashboards.panel import Severity
+from pipeline.dashboards.prometheus.promql import counted, older
 
 
 class ProcessAlert(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ PROCESS_ALERTS = (
     ProcessAlert(
         id="source-silent",
         title="Nothing heard of an engine for ten minutes; an idle one is silent as well",
-        expression="time() - kvlens_connector_last_batch_timestamp_seconds > 600",
+        expression=older("kvlens_connector_last_batch_timestamp_seconds", 600, unset_for="10m"),
     ),
     ProcessAlert(
         id="metrics-page-unreadable",
@@ -49,12 +50,12 @@ PROCESS_ALERTS = (
         id="pods-unlisted",
         title="A connector that listed pods has no list any more: those that come and go are not noticed",
         expression="increase(kvlens_connector_pod_lists_total[15m]) == 0 "
-        "and kvlens_connector_pod_lists_total > 0",
+        "and kvlens_connector_pod_lists_total offset 15m > 0",
     ),
     ProcessAlert(
         id="pods-refused",
         title="A pod that matches is not read",
-        expression="increase(kvlens_connector_refused_pods_total[10m]) > 0",
+        expression=counted("kvlens_connector_refused_pods_total", "10m"),
     ),
     ProcessAlert(
         id="kafka-behind",
@@ -79,7 +80,7 @@ PROCESS_ALERTS = (
     ProcessAlert(
         id="sources-contested",
         title="Another connector publishes the same engine",
-        expression="increase(kvlens_connector_contested_sources_total[10m]) > 0",
+        expression=counted("kvlens_connector_contested_sources_total", "10m"),
     ),
     ProcessAlert(
         id="positions-unwritten",
@@ -89,7 +90,7 @@ PROCESS_ALERTS = (
     ProcessAlert(
         id="endpoints-refused",
         title="An endpoint that ZMQ cannot use; the log names it",
-        expression="increase(kvlens_connector_refused_endpoints_total[5m]) > 0",
+        expression=counted("kvlens_connector_refused_endpoints_total", "5m"),
     ),
     ProcessAlert(
         id="workers-behind",
@@ -100,7 +101,7 @@ PROCESS_ALERTS = (
     ProcessAlert(
         id="checkpoint-old",
         title="A worker saved nothing for a minute",
-        expression="time() - kvlens_worker_checkpoint_timestamp_seconds > 60",
+        expression=older("kvlens_worker_checkpoint_timestamp_seconds", 60, unset_for="5m"),
         severity="critical",
     ),
     ProcessAlert(
@@ -117,18 +118,18 @@ PROCESS_ALERTS = (
     ProcessAlert(
         id="records-lost",
         title="Retention was faster than the workers",
-        expression="increase(kvlens_worker_records_lost_total[1h]) > 0",
+        expression=counted("kvlens_worker_records_lost_total", "1h"),
         severity="critical",
     ),
     ProcessAlert(
         id="records-set-aside",
         title="Foreign or damaged records in a topic",
-        expression="increase(kvlens_worker_records_set_aside_total[1h]) > 0",
+        expression=counted("kvlens_worker_records_set_aside_total", "1h"),
     ),
     ProcessAlert(
         id="events-left-out",
         title="An engine announces more than any engine has",
-        expression="increase(kvlens_worker_left_out_events_total[5m]) > 0",
+        expression=counted("kvlens_worker_left_out_events_total", "5m"),
     ),
     ProcessAlert(
         id="partitions-without-owner",
