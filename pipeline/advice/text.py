@@ -20,6 +20,8 @@ NOTHING_FILLED = (
     "no finding: no engine has filled anything in this range, so nothing could have been saved; "
     "`kvlens doctor` names engines that are not heard"
 )
+_LEAST_DETAIL = 16
+"""Columns for the details beside the figures; a terminal with less has no table."""
 _PREFILL, _DATA = 1, 4
 """`place` of two lines of the answer."""
 
@@ -63,15 +65,18 @@ def answer_lines(answer: Sequence[Answer], width: int | None = None) -> Iterator
     rows = [
         (line.title, line.figure, line.detail, "" if line.before is None else line.change) for line in answer
     ]
-    heads = max(len(title) for title, *_ in rows), max(len(figure) for _, figure, *_ in rows)
-    indent = " " * (sum(heads) + 4)
     if width is None:
         yield from text_table(rows)
         return
+    heads = max(len(title) for title, *_ in rows), max(len(figure) for _, figure, *_ in rows)
+    indent = " " * (sum(heads) + 4)
     for title, figure, detail, change in rows:
-        begins = f"{title.ljust(heads[0])}  {figure.ljust(heads[1])}  "
         text = f"{detail} ({change})" if change else detail
-        yield from textwrap.wrap(text, width, initial_indent=begins, subsequent_indent=indent)
+        if width < len(indent) + _LEAST_DETAIL:
+            yield from _wrapped(f"{title}  {figure}  {text}".rstrip(), width, "")
+        else:
+            begins = f"{title.ljust(heads[0])}  {figure.ljust(heads[1])}  "
+            yield from textwrap.wrap(text, width, initial_indent=begins, subsequent_indent=indent)
 
 
 def finding_line(finding: AdviceFinding) -> str:

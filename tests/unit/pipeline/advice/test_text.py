@@ -36,6 +36,16 @@ def test_what_does_not_fit_goes_on_below_its_column() -> None:
     ]
 
 
+def test_a_terminal_too_narrow_for_columns_gets_lines_of_text() -> None:
+    assert list(answer_lines([COMPARED, ALONE], 30)) == [
+        "Hit rate  47 %  up to 76 %",
+        "   possible (▲ 2 points",
+        "   against the range before)",
+        "Data  7 of 7 complete  newest",
+        "   rows 0 s old",
+    ]
+
+
 def advised(*answer: Answer) -> list[str]:
     return list(as_text(Advice(0, 1, list(answer), [])))
 
