@@ -7,8 +7,10 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -64,18 +66,17 @@ class AnyFleet(ABC, Generic[Settings]):
     """Opens the sockets at once; a subclass fills the caches, and calls `_serve_metrics` when it has them."""
 
     def __init__(self, settings: Settings, dp_ranks: int = 1, *, lossless: bool = False) -> None:
-        """`lossless`: a full queue makes publishing wait."""
+        """`lossless`: a full queue makes publishing wait. Raises OSError when an address is taken."""
         self.settings = settings
         self._dp_ranks = dp_ranks
         self._names = [f"sim-{number}" for number in range(settings.replicas)]
         self._context = zmq.Context()
         self._stopped = threading.Event()
-        self.publishers = [
-            self._publisher(number, rank, lossless)
-            for number in range(settings.replicas)
-            for rank in range(dp_ranks)
-        ]
         self._metrics: MetricsEndpoint | None = None
+        self.publishers: list[Publisher] = []
+        with self._closed_if_taken():
+            for number, rank in product(range(settings.replicas), range(dp_ranks)):
+                self.publishers.append(self._publisher(number, rank, lossless))
 
     def addresses(self) -> list[ReplicaAddress]:
         """Return where each replica listens."""
@@ -140,7 +141,16 @@ class AnyFleet(ABC, Generic[Settings]):
         plan = self.settings.addresses
         if plan.metrics_port is not None:
             pages = {name: partial(self._page, number) for number, name in enumerate(self._names)}
-            self._metrics = MetricsEndpoint(pages, plan.host, plan.metrics_port)
+            with self._closed_if_taken():
+                self._metrics = MetricsEndpoint(pages, plan.host, plan.metrics_port)
+
+    @contextmanager
+    def _closed_if_taken(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            self.close()
+            raise
 
     def _hash_scheme(self, number: int) -> str:
         """Return its name; the GPU's integers compare, whatever form the CPU tier uses."""

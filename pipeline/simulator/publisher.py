@@ -88,9 +88,13 @@ class Publisher:
         self.replay_endpoint: str | None = None
         self._replay: _ReplayServer | None = None
         if settings.replay_endpoint is not None:
-            self._replay = _ReplayServer(
-                self._context, offset_endpoint(settings.replay_endpoint, settings.rank), self._answer
-            )
+            try:
+                self._replay = _ReplayServer(
+                    self._context, offset_endpoint(settings.replay_endpoint, settings.rank), self._answer
+                )
+            except OSError:
+                self._pub.close(0)
+                raise
             self.replay_endpoint = self._replay.endpoint
 
     def __enter__(self) -> Publisher:

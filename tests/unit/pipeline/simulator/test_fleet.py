@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from socket import create_server
 from typing import Any
 
 import msgspec
@@ -67,6 +68,21 @@ def _opened(settings: FleetSettings) -> Iterator[Fleet]:
         yield fleet
     finally:
         fleet.close()
+
+
+@pytest.mark.parametrize("taken", ["replay_base_port", "metrics_port"])
+def test_where_an_address_is_in_use_no_other_stays_open(taken: str, free_port: Callable[[], int]) -> None:
+    ports: dict[str, Any] = {
+        "base_port": free_port(),
+        "replay_base_port": free_port(),
+        "metrics_port": free_port(),
+    }
+    with create_server(("127.0.0.1", ports[taken])):
+        with pytest.raises(OSError, match="cannot"):
+            Fleet(replace(SMALL, replicas=1, addresses=AddressPlan(**ports)))
+        del ports[taken]
+        for port in ports.values():
+            create_server(("127.0.0.1", port)).close()
 
 
 def _steps(fleet: Fleet, count: int) -> None:
