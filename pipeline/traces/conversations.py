@@ -27,20 +27,22 @@ def flattened(row: Row, form: Form) -> Iterator[Row]:
     scope = "" if row.fields.get("hash_id_scope") == _ALL else conversation
     common = {name: row.fields[name] for name in BLOCK_SIZE if name in row.fields}
     common["conversation"] = conversation
-    for number, request in enumerate(_requests(row.fields, form.within, 0.0), 1):
+    for number, request in enumerate(_requests(row.fields, form.within), 1):
         yield Row(f"{row.where}, request {number}", common | request, scope=scope)
 
 
-def _requests(fields: dict[str, Any], within: str, since: float) -> Iterator[dict[str, Any]]:
+def _requests(fields: dict[str, Any], within: str) -> Iterator[dict[str, Any]]:
     """Yield the requests; times of those of a subagent may count from its own beginning."""
-    for each in _nested(fields, within):
+    left = [(0.0, each) for each in reversed(_nested(fields, within))]
+    while left:
+        since, each = left.pop()
         if not isinstance(each, dict):
             yield {}
         elif within in each:
+            inner = _nested(each, within)
             begun = since + _time(each)
-            inner = (one for one in _nested(each, within) if isinstance(one, dict))
-            first = next(map(_time, inner), 0.0)
-            yield from _requests(each, within, begun if first < begun else since)
+            first = next((_time(one) for one in inner if isinstance(one, dict)), 0.0)
+            left += [(begun if first < begun else since, one) for one in reversed(inner)]
         else:
             yield {**each, "t": since + _time(each)} if since else each
 

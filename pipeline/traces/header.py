@@ -30,8 +30,9 @@ def unwrapped(row: Row) -> Iterator[Row]:
         return
     (name,) = inner
     yield Row(row.where, {other: value for other, value in row.fields.items() if other != name})
+    shown = name if name.isprintable() else "element"
     for number, each in enumerate(row.fields[name], 1):
-        yield Row(f"{name} {number}", each)
+        yield Row(f"{shown} {number}", each)
 
 
 def is_header(fields: dict[str, Any]) -> bool:

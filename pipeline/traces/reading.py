@@ -7,6 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from pipeline.traces.block_size import FROM_IDS, Counted, bounds, chosen, inferred
+from pipeline.traces.fields import tokens
 from pipeline.traces.forms import Form
 from pipeline.traces.requests import ReadRequest, read_requests
 from pipeline.traces.sessions import named, seconds_of, unlike_their_turns
@@ -23,8 +24,8 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
     """
     found = read_requests(path)
     form, read = found.form, found.read
-    size, size_from = _block_size(path, form, read, block_size)
     try:
+        size, size_from = _block_size(path, form, read, block_size)
         stated, times = _times(form, read, time_unit or found.time_unit)
         seconds = seconds_of(read, stated)
     except BadField as error:
@@ -40,9 +41,14 @@ def read_trace(path: Path, block_size: int | None = None, time_unit: str | None 
 
 
 def _block_size(path: Path, form: Form, read: Sequence[ReadRequest], given: int | None) -> tuple[int, str]:
-    """Return the size and how it is known; what is given or stated must fit every request."""
+    """Return the size and how it is known; what is given or stated must fit every request.
+
+    Raises TraceError, and BadField if what is given is no number of tokens.
+    """
     counted = [Counted(each.where, each.input_length, len(each.ids)) for each in read if each.ids]
     size, size_from = given, "--block-size"
+    if size is not None:
+        tokens(size, size_from)
     for each in read:
         if each.block_size is not None and each.block_size != size:
             if size is not None:

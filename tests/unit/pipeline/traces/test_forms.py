@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.traces.conversations import flattened
+from pipeline.traces.forms import FORMS
 from pipeline.traces.reading import read_trace
+from pipeline.traces.rows import Row
 from pipeline.traces.trace import TraceError, TraceRequest
 from tests.support.checkout import ROOT
 
@@ -144,6 +147,14 @@ def test_wekas_conversations_are_flattened_and_their_ids_kept_apart(tmp_path: Pa
     requests[1]["requests"][0]["t"] = "0.5"
     odd = written(tmp_path / "odd", conversation("x", requests=[*requests, {"requests": 5}]))
     assert [request.seconds for request in read_trace(odd).requests] == [0.0, 10.5, 20.0]
+
+
+def test_subagents_may_be_nested_deeper_than_python_calls_functions() -> None:
+    fields: dict[str, Any] = {"t": 1.0}
+    for _ in range(5000):
+        fields = {"t": 1.0, "requests": [fields]}
+    form = next(each for each in FORMS if each.within)
+    assert [row.fields["t"] for row in flattened(Row("line 1", fields), form)] == [1.0]
 
 
 def test_dynamos_request_trace(tmp_path: Path) -> None:

@@ -214,6 +214,7 @@ def test_block_sizes(requests: list[tuple[int, int]], size: int, said: str, read
         ([(0, 2)], None, "line 1: 0 tokens in 2 blocks is not possible"),
         ([(7322, 15), (20, 2)], 512, "line 2: 20 tokens in 2 blocks is not possible with blocks of 512"),
         ([(7322, 15), (2000, 2)], 512, "line 2: 2,000 tokens in 2 blocks is not possible"),
+        ([(100, 1)], 1 << 32, "--block-size is 4294967296, no number of tokens"),
     ],
 )
 def test_block_sizes_that_are_not_known(
@@ -268,4 +269,11 @@ def test_units_of_a_header(around: bool, tmp_path: Path) -> None:
         read_trace(path, 512)
     path.write_text(path.read_text().replace("seconds", "fortnights"))
     with pytest.raises(TraceError, match="its header: time_unit is none of s, ms, us, ns"):
+        read_trace(path)
+
+
+def test_a_name_around_the_requests_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text(json.dumps({"block_size": 16, "\x1b[2J": [json.loads(line(length="many"))]}))
+    with pytest.raises(TraceError, match=", element 1: "):
         read_trace(path)
