@@ -6,9 +6,13 @@ incarnation and sequence number counts, of equal ones the newest.
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
-from schemas.events import DpRank, Name, Seq, Total
+import msgspec
+from msgspec import Meta
+
+from schemas.events import DpRank, Fingerprint, Incarnation, Name, Seq, Total
+from schemas.residency import PartitionNumber
 
 
 def position_key(replica: str, dp_rank: int) -> bytes:
@@ -23,20 +27,20 @@ class PositionRecord(msgspec.Struct, omit_defaults=True, gc=False):
     not.
     """
 
-    replica: str
+    replica: Name
     """Replica id."""
     dp_rank: DpRank
     """Data-parallel rank."""
-    partition: int
+    partition: PartitionNumber
     """Partition of the events topic that the source is in."""
-    offset: int
+    offset: Annotated[int, Meta(ge=-1, le=2**63 - 1)]
     """Offset there up to which (inclusive) every record of the source is accounted for; -1 before the
     first one."""
-    incarnation: int = 0
+    incarnation: Incarnation = 0
     """Last incarnation published; 0 when there is none."""
-    seq: int | None = None
+    seq: Seq | None = None
     """Last sequence number published of that incarnation; None when there is none."""
-    fingerprint: int = 0
+    fingerprint: Fingerprint = 0
     """Fingerprint of the payload of `seq`, as `last_fingerprint` of the events record."""
     closed: bool = False
     """The session is closed: the next one is greater and starts over."""

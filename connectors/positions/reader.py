@@ -22,7 +22,7 @@ from connectors.order.records import Mention
 from connectors.positions.backwards import Backwards
 from connectors.positions.ledger import advance, progress
 from connectors.sources import SourceKey, SourcesNotAdded
-from schemas.events import Batch, Closed
+from schemas.events import Batch, Closed, DpRank, Fingerprint, Incarnation, Name, Seq, Total
 from schemas.json_form import batch_from_json
 from schemas.positions import PositionRecord, position_key
 from schemas.settings import Kafka
@@ -329,13 +329,13 @@ class PositionReader:
 class _Outline(msgspec.Struct, gc=False):
     """An events record whose batches are not decoded."""
 
-    replica: str
-    dp_rank: int
-    incarnation: int
+    replica: Name
+    dp_rank: DpRank
+    incarnation: Incarnation
     batches: list[msgspec.Raw]
-    last_seq: int | None = None
-    last_fingerprint: int = 0
-    emitters: dict[str, tuple[int, int]] = {}
+    last_seq: Seq | None = None
+    last_fingerprint: Fingerprint = 0
+    emitters: dict[Name, tuple[Total, Seq]] = {}
 
 
 _decode_position = msgspec.msgpack.Decoder(PositionRecord).decode

@@ -28,6 +28,7 @@ GroupIdx = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 DpRank = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 Seq = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Incarnation = Annotated[int, Meta(ge=0, le=LATEST * 10**6)]
+Fingerprint = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 Count = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 """Of what one record has."""
 Total = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -295,7 +296,7 @@ class EventsRecord(msgspec.Struct, omit_defaults=True, gc=False):
     """Batches dropped as already published, since the previous record of the source."""
     remarks: Annotated[list[Name], Meta(max_length=MOST_REMARKS)] = []
     """What is unusual about the stream: `schemas.reasons.Remark`s, some with a colon and what it is about."""
-    last_fingerprint: int = 0
+    last_fingerprint: Fingerprint = 0
     """Of the payload of `last_seq`, by which a later connector knows the session again."""
     one_copy: bool = False
     """Whether the engine has at most one copy of each block: stores of resident ones repeat it."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from connectors.positions.reader import HORIZON_SECONDS, Found, Stored
+from connectors.positions.reader import HORIZON_SECONDS, Found, Stored, _decode_position, _mention
+from schemas.json_form import to_json
 from schemas.positions import PositionRecord
+from tests.support.inputs.event_records import batch, record
 
 Written = tuple[str, int, int, int]
 """Connector, offset, incarnation, sequence number."""
@@ -68,3 +72,20 @@ def test_who_wrote_nothing_for_long_publishes_nothing_more(
     of_source.add(Stored(PositionRecord("a", 0, 3, 2, 7, 3, connector="y"), seconds))
     assert of_source.furthest is not None
     assert [*of_source.furthest.others] == others
+
+
+@pytest.mark.parametrize("field", ["incarnation", "last_seq", "last_fingerprint"])
+def test_a_record_that_nobody_can_read_is_not_looked_at(field: str) -> None:
+    told = to_json(record(batch(3, 1.0), life=77, last_fingerprint=9))
+    huge = msgspec.json.encode({**msgspec.json.decode(told), field: 0}).replace(
+        f'"{field}":0'.encode(), f'"{field}":{10**30}'.encode()
+    )
+    for value, found in ((told, True), (huge, False)):
+        message = SimpleNamespace(value=value, headers=[("content-type", b"application/json")])
+        assert (_mention(message) is not None) is found
+
+
+def test_a_position_that_no_record_has_counts_for_nothing() -> None:
+    written = msgspec.msgpack.encode(PositionRecord("a", 0, 3, 1, 2**63))
+    with pytest.raises(msgspec.ValidationError):
+        _decode_position(written)

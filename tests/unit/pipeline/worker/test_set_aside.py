@@ -104,6 +104,7 @@ CASES: dict[str, tuple[bytes | None, SetAsideReason]] = {
     "number beyond int64": (encode(run("bad", 1, batches=[Batch(2**63, START, START, [])])), "not_a_record"),
     "negative number": (encode(run("bad", 1, duplicates=-1)), "not_a_record"),
     "life in the far future": (encode(run("bad", 1, incarnation=2**63)), "not_a_record"),
+    "fingerprint": (encode(run("bad", 1, last_fingerprint=2**32)), "not_a_record"),
     "name of 5 MB": (encode(run("bad", 1, model="m" * 5_000_000)), "not_a_record"),
     "block size": (encode(run("bad", 1, batches=notice(EngineCounters(block_size=2**33)))), "not_a_record"),
     "notice in 5138": (encode(run("bad", 1, batches=notice(EngineCounters(), 1e11))), "bad_time"),
