@@ -366,5 +366,6 @@ class FleetState(State[ResidencyRecord, Cut]):
             self._pools.forget(source.number)
             self._comparison.forget(source.number)
             self._waiting.forget(source.number)
+            self._undecided.forget((source.replica, source.dp_rank))
             clock.clears_of_source[source.number] = 0
             self.names.sources.forget(source)

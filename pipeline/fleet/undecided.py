@@ -27,7 +27,7 @@ class Undecided:
         """`packed` has the tables of a base."""
         said = saved_in(packed)
         self._given_up = {*said.given_up}
-        """Sources that were not decided in time, until they are."""
+        """Sources that were not decided in time, until they are, or are forgotten."""
         self._said: dict[SourceName, list[SourceChanges]] = {}
         for each in said.changes:
             self._said.setdefault(_name_of(each), []).append(each)
@@ -52,6 +52,10 @@ class Undecided:
     def waits_of(self, name: SourceName) -> bool:
         """Return whether changes of a source wait."""
         return name in self._said
+
+    def forget(self, name: SourceName) -> None:
+        """Forget a source of which nothing waits."""
+        self._given_up.discard(name)
 
     def decided(self, record: ResidencyRecord) -> list[ResidencyRecord]:
         """Return what is decided of this record and of the changes that waited, as records; the rest waits.

@@ -200,6 +200,7 @@ class FleetRecount:
                 self._order.forget(source)
                 self._losses.forget_source(source)
                 self.hash_groups.forget(source)
+                self._undecided.forget(source)
                 for where in [where for where in self._open if where[0] == source]:
                     self.fills.pop(self._open.pop(where), None)
 

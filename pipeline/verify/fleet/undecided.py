@@ -32,6 +32,10 @@ class Undecided:
         """Return whether some change of a source waits."""
         return any(_name(said) == source for said in self._waiting)
 
+    def forget(self, source: SourceId) -> None:
+        """Forget a source of which nothing waits."""
+        self._given_up.discard(source)
+
     def of(self, record: ResidencyRecord) -> list[ResidencyRecord]:
         """Return what need not wait now that this record came, of it and of earlier ones, as records."""
         if not record.partitions:

@@ -10,8 +10,9 @@ from pipeline.fleet.undecided import LONGEST, Undecided
 from pipeline.verify.fleet import undecided as recounted
 from schemas.fleet_checkpoints import FleetUndecided
 from schemas.fleet_rows import FillsRow
-from schemas.residency import ResidencyRecord, SourceChanges
+from schemas.residency import EVICTED, ResidencyRecord, SourceChanges
 from schemas.settings import Fleet
+from tests.support.fleet_recount import agree, compared, rows_of
 from tests.support.inputs.residency_records import changes, said
 
 START = 1_000.0
@@ -82,6 +83,24 @@ def test_nobody_waits_for_ever() -> None:
     shard.read(late + 1.0 + ORDER, came("p", late + 1.0, 4), came("d", late + 1.0, 4, undecided=True))
     assert shard.read(late + 5.0 + ORDER, said("d", receives=True))["d"] == {"peer": 1, "transferred": 1}
     assert not shard.state.take_out_of_order()
+
+
+def test_a_source_that_was_forgotten_may_wait_again() -> None:
+    later = START + 5_000.0
+    said_at = [
+        (START, [came("p", START, 1), came("d", START + 1.0, 1, undecided=True)]),
+        (START, [said("d", changes({1: START + 2.0}, EVICTED), undecided=True)]),
+        (later, [came("p", later, 2)]),
+        (later + 20.0, [came("p", later + 20.0, 3)]),
+        (later + 40.0, [came("p", later + 40.0, 4)]),
+        (later + 40.0, [came("d", later + 40.0, 1, undecided=True)]),
+        (later + 60.0, [said("d", receives=True)]),
+    ]
+    log = [ResidencyRecord(0, 0, 0, sources, 1, read_to, 0.0) for read_to, sources in said_at]
+    rows = rows_of(log, Fleet(), forget=100.0)
+    agree(compared(log, rows, Fleet(), forget=100.0), rows)
+    of_d = [row for row in rows if isinstance(row, FillsRow) and row.replica == "d"]
+    assert [(row.peer_blocks, row.transferred_blocks) for row in of_d] == [(1, 0), (0, 1)]
 
 
 def test_agent_and_recount_give_up_in_the_order_in_which_changes_came() -> None:
