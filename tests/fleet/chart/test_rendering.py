@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,15 @@ def test_openshift_chooses_the_user(helm: Helm) -> None:
     assert "runAsNonRoot: true" in text
     assert "runAsUser" not in text
     assert "fsGroup" not in text
+
+
+def test_names_of_digits_stay_texts(helm: Helm) -> None:
+    values = {
+        "dashboards": {"enabled": True, "folder": "Team: caches"},
+        "podMonitor": {"enabled": True},
+        "secrets": {"files": {"page": {"token_file": {"secret": "1", "key": "2"}}}},
+        "config": {"discovery": {"kubernetes": [{"preset": "llm-d", "namespaces": ["3"]}]}},
+    }
+    text = helm("template", "123", str(CHART), "--namespace", "2026", values=values)
+    assert re.findall(r"(?:name|namespace|instance|key): \d+(?:$|[,}])", text, re.M) == []
+    assert text.count('grafana_folder: "Team: caches"\n') == text.count("grafana_folder: ")

@@ -90,12 +90,22 @@ def test_connectors_have_their_shard_and_the_settings_of_the_values() -> None:
 
 def test_workers_and_page_have_their_secrets_and_addresses() -> None:
     worker, page = settings_of("fleet", "worker"), settings_of("fleet", "serve")
-    assert worker.worker.stop_seconds == 90
+    assert (worker.worker.stop_seconds, worker.worker.rollup_seconds) == (90, 20)
     assert (worker.worker.metrics_host, worker.worker.metrics_port) == ("0.0.0.0", 9102)
     assert worker.clickhouse.password == "kvlens-clickhouse:password, long enough"
     assert worker.page.token == ""
     assert (page.page.host, page.page.port) == ("0.0.0.0", 8080)
     assert page.page.token == "kvlens-page:token, long enough"
+
+
+def test_a_pod_has_the_time_that_its_stop_takes() -> None:
+    given = {name: template["spec"] for name, template in pod_templates(rendered("fleet")).items()}
+    field = "terminationGracePeriodSeconds"
+    assert {name: spec[field] for name, spec in given.items() if field in spec} == {
+        "connector": 30,
+        "worker": 100,
+    }
+    assert all(field not in each["spec"] for each in pod_templates(rendered("small")).values())
 
 
 def test_indexes_have_a_token_and_answer_whom_the_values_name() -> None:
@@ -117,7 +127,8 @@ def test_indexes_have_a_token_and_answer_whom_the_values_name() -> None:
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "index"}
     (policy,) = of_kind(objects, "NetworkPolicy")
     allowed = [rule for rule in policy["spec"]["ingress"] if rule["ports"] == [{"port": "index"}]]
-    assert [rule["from"] for rule in allowed] == [case_values("fleet")["networkPolicy"]["indexFrom"]]
+    given = case_values("fleet")["networkPolicy"]
+    assert [rule["from"] for rule in allowed] == [given["indexFrom"] + given["metricsFrom"]]
 
 
 def test_the_hook_has_the_settings_of_the_release_before_it_is_there() -> None:

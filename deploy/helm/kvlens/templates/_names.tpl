@@ -8,8 +8,8 @@
 {{/* By which pods are found: (list ROOT PART). */}}
 {{- define "kvlens.selector" -}}
 {{- $root := index . 0 -}}
-app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride }}
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/name: {{ default $root.Chart.Name $root.Values.nameOverride | quote }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 {{- with index . 1 }}
 app.kubernetes.io/component: {{ . }}
 {{- end }}

@@ -4,6 +4,7 @@ What all pods have in common. Each takes a dict:
   values    those of the part, such as .Values.worker
   sections  of secrets.files that the part uses
   config    the ConfigMap with kvlens.toml
+  stops     seconds that the settings give to a stop, if any
 */}}
 
 {{/* Annotations of a pod template. Connectors read [[replicas]] again by themselves, others do not need them. */}}
@@ -18,6 +19,9 @@ checksum/secrets: {{ include "kvlens.secrets.checksum" (list .root .sections .va
 {{/* Fields of a pod's spec, all but its containers. */}}
 {{- define "kvlens.pod.spec" -}}
 enableServiceLinks: false
+{{- with .stops }}
+terminationGracePeriodSeconds: {{ max 30 (add 10 (ceil .)) }} # what Kubernetes itself gives, at least
+{{- end }}
 securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 2 }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}

@@ -18,8 +18,8 @@
 {{- range $setting, $file := index $root.Values.secrets.files $section }}
 {{- if $file.secret }}
 - secret:
-    name: {{ $file.secret }}
-    items: [{key: {{ $file.key }}, path: {{ $section }}/{{ $setting }}}]
+    name: {{ $file.secret | quote }}
+    items: [{key: {{ $file.key | quote }}, path: {{ $section }}/{{ $setting }}}]
 {{- end }}
 {{- end }}
 {{- end }}
