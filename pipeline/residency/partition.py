@@ -27,7 +27,7 @@ from pipeline.residency.sharding.residency_records import ResidencyRecords
 from pipeline.residency.silence import Silence, SourceKey, in_order, received_at
 from pipeline.residency.source import SourceResidency
 from pipeline.residency.stream.session import new_head
-from pipeline.residency.troubles import drained, troubles
+from pipeline.residency.troubles import Drained, troubles
 from schemas.checkpoints import (
     BASE,
     FORMAT,
@@ -77,6 +77,8 @@ class PartitionState(State[Readable, Cut]):
         self._count_forgotten = 0
         self._left_out: list[tuple[SourceName, Counter[LimitReason]]] = []
         """What limits kept out of forgotten sources."""
+        self._without_content = Drained[WithoutContent](lambda pools: pools.shared.without_content)
+        self._gave_up_repeats = Drained[GaveUpRepeats](lambda pools: pools.shared.gave_up_repeats)
         self._saved_offset = 0
         self._committed = AlreadyCommitted()
         self._gone: list[Forgotten] = []
@@ -229,8 +231,7 @@ class PartitionState(State[Readable, Cut]):
     def troubles(self) -> dict[str, int]:
         """Return how many sources are partial, degraded, disconnected, drifting or limited.
 
-        Leaves out sources that are no longer read. A source without a first batch counts neither as partial
-        nor as degraded.
+        Leaves out sources that are no longer read; one without a first batch is neither partial nor degraded.
         """
         return troubles(self.sources.values())
 
@@ -245,11 +246,11 @@ class PartitionState(State[Readable, Cut]):
 
     def take_without_content(self) -> Counter[WithoutContent]:
         """Return how many blocks got no content hash, and why, since the last call."""
-        return drained(self.sources.values(), lambda pools: pools.shared.without_content)
+        return self._without_content.take(self.sources.values())
 
     def take_gave_up_repeats(self) -> Counter[GaveUpRepeats]:
         """Return how many pools forgot what was announced again, and why, since the last call."""
-        return drained(self.sources.values(), lambda pools: pools.shared.gave_up_repeats)
+        return self._gave_up_repeats.take(self.sources.values())
 
     def cut(self, now: float) -> Cut:
         """Return what must be saved; from here on it counts as saved.
@@ -273,6 +274,8 @@ class PartitionState(State[Readable, Cut]):
         for source in forgotten:
             rows += source.windows.take_all()
             residency.add(source)
+        self._without_content.add(forgotten)
+        self._gave_up_repeats.add(forgotten)
         # All that is due of a source is taken at once, while its state is in the processor's cache.
         for key, source in self.sources.items():
             source_rows = source.windows.take(heard_to)
@@ -341,11 +344,9 @@ class PartitionState(State[Readable, Cut]):
     ) -> PartitionState:
         """Return the state restored from the bases of the last checkpoint; a new one when there is none.
 
-        It continues at the first record that some base lacks.
-
-        `latest` holds the last committed value of every key of the checkpoint partition. Raises
-        CheckpointFormatUnknown, CheckpointCorrupt when records are missing, and CheckpointDamaged when they
-        do not fit together.
+        It continues at the first record that some base lacks. `latest` holds the last committed value of
+        every key of the checkpoint partition. Raises CheckpointFormatUnknown, CheckpointCorrupt when records
+        are missing, and CheckpointDamaged when they do not fit together.
         """
         state = cls(partition, settings, shards=shards, partitions=partitions)
         state.load(latest)

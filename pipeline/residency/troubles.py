@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pipeline.residency.pools import Pools
 from pipeline.residency.source import SourceResidency
@@ -25,11 +25,22 @@ def troubles(sources: Iterable[SourceResidency]) -> dict[str, int]:
     }
 
 
-def drained(sources: Iterable[SourceResidency], of: Callable[[Pools], Counter[Reason]]) -> Counter[Reason]:
-    """Return the sum of one of the counters over all sources, by reason, and reset it."""
-    found: Counter[Reason] = Counter()
-    for source in sources:
-        if counter := of(source.pools):
-            found += counter
-            counter.clear()
-    return found
+class Drained(Generic[Reason]):
+    """The sum of one of the counters over all sources, by reason, also over those that are let go."""
+
+    def __init__(self, of: Callable[[Pools], Counter[Reason]]) -> None:
+        self._of = of
+        self._found: Counter[Reason] = Counter()
+
+    def add(self, sources: Iterable[SourceResidency]) -> None:
+        """Add what was counted of these, and reset their counters."""
+        for source in sources:
+            if counter := self._of(source.pools):
+                self._found += counter
+                counter.clear()
+
+    def take(self, sources: Iterable[SourceResidency]) -> Counter[Reason]:
+        """Return the sum, with these added, and reset it."""
+        self.add(sources)
+        found, self._found = self._found, Counter()
+        return found

@@ -117,6 +117,15 @@ def test_more_blocks_than_are_remembered_prove_a_contradiction() -> None:
     assert not agent.state.take_gave_up_repeats()
 
 
+def test_what_a_pool_gave_up_counts_though_its_source_is_forgotten_before_the_cut() -> None:
+    store = Stored(packed(1, 2, 3), SIZE, 3 * SIZE)
+    agent, _ = applied(Worker(max_itemised_blocks=2), [store], [store])
+    agent.state._forget(("r", 0), 2)
+    agent.cut(BEGAN + 10)
+    assert not agent.state.sources
+    assert agent.state.take_gave_up_repeats() == {"too_many": 1}
+
+
 def test_a_block_that_comes_again_in_another_size_proves_nothing_later() -> None:
     store, other = Stored(packed(1), SIZE, SIZE), Stored(packed(1), 2 * SIZE, 2 * SIZE)
     agent, recount = applied(Worker(), [store], [store], [other], [Removed(packed(1))], [Removed(packed(1))])
