@@ -16,7 +16,8 @@ BYTES_PER_CHANGE = 43
 """Hash, kind, time, block size, tokens stored before, and of fills the chain's root and depth, and the last
 block of its run."""
 BYTES_PER_PART = 128
-"""Names of columns and all else that a part has apart from changes and texts."""
+"""Names of columns and all else that a part, or the head of a source's parts, has apart from changes and
+texts."""
 MOST_CHANGES = RECORD_BYTES // BYTES_PER_CHANGE
 """Changes of one pool in one record."""
 
@@ -49,24 +50,26 @@ class ResidencyRecords:
                 self._offset = offset if self._offset is None else max(self._offset, offset)
             if session.decides:
                 for shard in range(self._shards):
-                    self._changes(shard, source, session, BYTES_PER_PART)
+                    self._changes(shard, source, session, 0)
             receives = session.receives or session.undecided
             for shard, part in by_shard(session.changes, self._shards, most=MOST_CHANGES, receives=receives):
-                texts = len(part.medium.encode()) + sum(len(lora.encode()) for lora in part.loras)
-                size = BYTES_PER_PART + len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES + texts
+                size = BYTES_PER_PART + len(part.hashes) * BYTES_PER_CHANGE // HASH_BYTES
+                size += _bytes_of(part.medium, *part.loras)
                 self._changes(shard, source, session, size).append(part)
 
     def _changes(
         self, shard: int, source: SourceResidency, session: SessionChanges, size: int
     ) -> list[ResidencyChanges]:
         """Return the list to which changes of a shard, `size` bytes packed, are to be appended."""
-        if shard in self._open and self._bytes[shard] + size > RECORD_BYTES:
+        head = source.head
+        of_source = BYTES_PER_PART + _bytes_of(head.replica, session.model, session.hash_domain)
+        if shard in self._open and self._bytes[shard] + of_source + size > RECORD_BYTES:
             self._close(shard)
         sources = self._open.setdefault(shard, [])
         self._bytes[shard] = self._bytes.get(shard, 0) + size
         if self._session.get(shard) is not session:
             self._session[shard] = session
-            head = source.head
+            self._bytes[shard] += of_source
             sources.append(
                 SourceChanges(
                     head.replica,
@@ -104,3 +107,7 @@ class ResidencyRecords:
         for shard in range(self._shards) if read_to else sorted(self._open):
             self._close(shard, read_to, self._offset)
         return self._records
+
+
+def _bytes_of(*texts: str) -> int:
+    return sum(len(text.encode()) for text in texts)
