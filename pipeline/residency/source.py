@@ -83,7 +83,7 @@ class SourceResidency:
             return
         begins = record.incarnation > head.incarnation
         # First, because the last rows of a session that ends here rest on this record, too.
-        if begins or not session.changes_nothing(head, record):
+        if begins or not session.changes_nothing(head, record, self._gpu_room):
             self.windows.change(offset)
         if begins:
             self._begin(record)
@@ -281,9 +281,7 @@ class SourceResidency:
                 # Also where the gap only reports that nothing confirms the last batch.
                 self._degrade(self._known_until(at))
         elif isinstance(event, EngineCounters):
-            if event.capacity_blocks is not None:
-                on_gpu = [part for part in self.occupancy() if part.medium == "gpu"]
-                head.capacity_blocks = capacity.in_largest_blocks(event, on_gpu) or head.capacity_blocks
+            head.capacity_blocks = self._gpu_room(event)
             if event.cpu_capacity_tokens is not None:
                 head.cpu_capacity_tokens = event.cpu_capacity_tokens
             if receiving.may_decide(head, event):
@@ -300,6 +298,11 @@ class SourceResidency:
             if event.seq == head.last_seq + head.passed_over + 1:
                 head.passed_over += 1
             self._undecodable(event.count, self._known_until(at))
+
+    def _gpu_room(self, counters: EngineCounters) -> int:
+        """Return the capacity of the GPU in its largest blocks after these counters; 0 if none is known."""
+        on_gpu = [part for part in self.occupancy() if part.medium == "gpu"]
+        return capacity.in_largest_blocks(counters, on_gpu) or self.head.capacity_blocks
 
     def _reported(self, status: SourceStatus, at: float) -> None:
         """Move on in time while the engine is reached: nothing older will come.

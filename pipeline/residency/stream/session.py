@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pipeline.residency.counting.block_table import new_spread
 from pipeline.residency.stream import drift
 from schemas.checkpoints import (
@@ -58,8 +60,13 @@ def began(head: SourceHead, record: EventsRecord, at: float) -> None:
     head.loras = []
 
 
-def changes_nothing(head: SourceHead, record: EventsRecord) -> bool:
-    """Return whether a record changes nothing that rows of windows show, except how far they are carried."""
+def changes_nothing(
+    head: SourceHead, record: EventsRecord, gpu_room: Callable[[EngineCounters], int]
+) -> bool:
+    """Return whether a record changes nothing that rows of windows show, except how far they are carried.
+
+    `gpu_room` returns the capacity that rows will show after these counters.
+    """
     events = [event for batch in record.batches if batch.seq is None for event in batch.events]
     return (
         len(events) == len(record.batches)
@@ -72,6 +79,7 @@ def changes_nothing(head: SourceHead, record: EventsRecord) -> bool:
             (
                 isinstance(event, EngineCounters)
                 and event.capacity_blocks in (None, head.capacity_blocks)
+                and gpu_room(event) == head.capacity_blocks
                 and event.cpu_capacity_tokens in (None, head.cpu_capacity_tokens)
                 and not drift.differs(head.drift, event)
             )

@@ -148,7 +148,7 @@ class SourceRecount:
             if isinstance(event, EngineCounters):
                 if self.life.capacity.anything_new(event):
                     return False
-                if event.capacity_blocks not in (None, self.capacity_blocks):
+                if {event.capacity_blocks, self._gpu_room(event)} - {None, self.capacity_blocks}:
                     return False
                 if event.cpu_capacity_tokens not in (None, self.cpu_capacity_tokens):
                     return False
@@ -158,6 +158,9 @@ class SourceRecount:
             else:
                 return False
         return True
+
+    def _gpu_room(self, said: EngineCounters) -> int:
+        return gpu_room(said, self._holdings.on_gpu(0.0)) or self.capacity_blocks
 
     def forgotten(self, offset: int) -> None:
         """End the session of a source that was silent for too long, unless its end was seen."""
@@ -328,8 +331,7 @@ class SourceRecount:
                 self.life.not_understood.add(event.seq)
             self._undecodable(event.count, self.life.known_until(batch.ts))
         elif isinstance(event, EngineCounters):
-            if event.capacity_blocks is not None:
-                self.capacity_blocks = gpu_room(event, self._holdings.on_gpu(0.0)) or self.capacity_blocks
+            self.capacity_blocks = self._gpu_room(event)
             self.life.capacity.heard(event)
             if event.cpu_capacity_tokens is not None:
                 self.cpu_capacity_tokens = event.cpu_capacity_tokens
