@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import field
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+    UnknownTopicOrPartitionError,
+)
 
 from connectors.process.errors import OperatorError
 
 KAFKA_FAILURES = (KafkaError, OSError, asyncio.TimeoutError)
+TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
+"""What a broker answers to records that it never takes."""
 
 
 class BrokerUnreachable(OperatorError):
@@ -89,6 +98,18 @@ _NO_BOOTSTRAP = "Unable to bootstrap from"
 """What aiokafka raises when a broker accepts the connection and closes it at the first request."""
 
 
+@contextmanager
+def partition_known(topic: str, partition: int) -> Iterator[None]:
+    """Send within it: where a topic was made again with fewer partitions, aiokafka's producer only asserts.
+
+    Raises UnknownTopicOrPartitionError.
+    """
+    try:
+        yield
+    except AssertionError as error:
+        raise UnknownTopicOrPartitionError(f"{topic} has no partition {partition} any more") from error
+
+
 def failure_reason(error: BaseException) -> str:
     """Return the kind of an error and its message, if any; plain words for those that operators meet."""
     kind, message = type(error).__name__, _NUMBER.sub("", str(error), count=1)
@@ -98,6 +119,8 @@ def failure_reason(error: BaseException) -> str:
         return "connection refused"
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)) and not message:
         return "no answer in time"
+    if isinstance(error, TOO_LARGE):
+        return "larger than the topic's max.message.bytes, or the broker's message.max.bytes, allows"
     if _NO_BOOTSTRAP in message:
         return "it closes the connection, as a port does that wants another kafka.security_protocol"
     # The messages of aiokafka's own errors begin with their kind.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
@@ -14,9 +16,11 @@ from aiokafka import AIOKafkaProducer
 from connectors.kafka.cloud_events import Headers
 from connectors.kafka.errors import (
     KAFKA_FAILURES,
+    TOO_LARGE,
     BrokerUnreachable,
     LoginRefused,
     failure_reason,
+    partition_known,
 )
 from connectors.kafka.reach import reach
 from connectors.kafka.schema_registry import prefixes
@@ -222,12 +226,13 @@ class Publisher:
         producer = self._connected_producer()
         futures = []
         batch = producer.create_batch()
-        for key, value in records:
-            if batch.append(timestamp=None, key=key, value=value, headers=[]) is None:
-                futures.append(await producer.send_batch(batch, topic, partition=partition))
-                batch = producer.create_batch()
-                batch.append(timestamp=None, key=key, value=value, headers=[])
-        futures.append(await producer.send_batch(batch, topic, partition=partition))
+        with partition_known(topic, partition):
+            for key, value in records:
+                if batch.append(timestamp=None, key=key, value=value, headers=[]) is None:
+                    futures.append(await producer.send_batch(batch, topic, partition=partition))
+                    batch = producer.create_batch()
+                    batch.append(timestamp=None, key=key, value=value, headers=[])
+            futures.append(await producer.send_batch(batch, topic, partition=partition))
         await asyncio.gather(*futures)
 
     def _connected_producer(self) -> AIOKafkaProducer:
@@ -253,17 +258,13 @@ class Publisher:
                 count, size, first_offset = await self._send(producer, lane)
             except KAFKA_FAILURES as error:
                 self._telemetry.publish_failed(lane.partition, failure_reason(error))
-                failures += 1
+                # What is too large is not sent again, so nothing has to be waited for.
+                failures = 1 if isinstance(error, TOO_LARGE) else failures + 1
                 await asyncio.sleep(RETRY.pause(failures))
                 await self._replace(producer)
                 continue
             failures = 0
-            mentions = [lane.waiting.popleft().mention for _ in range(count)]
-            lane.acknowledged += count
-            last_offset = first_offset + count - 1 if first_offset >= 0 else -1
-            self._tell_acknowledged(lane.partition, last_offset, mentions)
-            self.unacknowledged_bytes -= size
-            self._changed.set()
+            self._take(lane, count, size, first_offset + count - 1 if first_offset >= 0 else -1)
             self._telemetry.published(count, size)
 
     async def _send(self, producer: AIOKafkaProducer, lane: _Lane) -> tuple[int, int, int]:
@@ -273,7 +274,7 @@ class Publisher:
         """
         batch = producer.create_batch()
         count = size = 0
-        for record in lane.waiting:
+        for record in islice(lane.waiting, lane.most):
             added = batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
             if added is None:
                 break
@@ -282,11 +283,34 @@ class Publisher:
         batch.close()
         self._report_later(lane, asyncio.get_running_loop().time())
         try:
-            future = await producer.send_batch(batch, self.topic, partition=lane.partition)
+            with partition_known(self.topic, lane.partition):
+                future = await producer.send_batch(batch, self.topic, partition=lane.partition)
             offset: int = (await future).offset
+        except TOO_LARGE:
+            self._too_large(lane, count, size)
+            raise
         finally:
             lane.cancel_report()
         return count, size, offset
+
+    def _too_large(self, lane: _Lane, count: int, size: int) -> None:
+        """Send fewer records at once, or give a single one up: the broker would refuse it for ever.
+
+        Readers see that its batches are missing.
+        """
+        if count > 1:
+            lane.most = count // 2
+            return
+        self._take(lane, 1, size, -1)
+        self._telemetry.records_abandoned(1)
+
+    def _take(self, lane: _Lane, count: int, size: int, last_offset: int) -> None:
+        """Take the first records off a lane: nothing of them is sent any more."""
+        mentions = [lane.waiting.popleft().mention for _ in range(count)]
+        lane.acknowledged += count
+        self._tell_acknowledged(lane.partition, last_offset, mentions)
+        self.unacknowledged_bytes -= size
+        self._changed.set()
 
     def _report_later(self, lane: _Lane, began: float) -> None:
         # A timer costs less than waiting with a timeout.
@@ -327,7 +351,9 @@ class _Lane:
         self.partition = partition
         self.waiting: deque[_Outgoing] = deque()
         self.acknowledged = 0
-        """Records, since the start."""
+        """Records, since the start; also those that were given up."""
+        self.most = sys.maxsize
+        """Records sent at once; fewer once the broker refused more as too large."""
         self.some = asyncio.Event()
         self.delayed = False
         """Whether a batch has been in flight for longer than it should."""

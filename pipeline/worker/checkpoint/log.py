@@ -25,7 +25,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from connectors.kafka.errors import failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason, partition_known
 from connectors.kafka.private import transaction_end
 from connectors.kafka.security import client_options
 from pipeline.errors import CheckpointFailed, KafkaUnavailable
@@ -81,7 +81,7 @@ class CheckpointLog:
         )
         try:
             await producer.start()
-        except (KafkaError, OSError) as error:
+        except KAFKA_FAILURES as error:
             await producer.stop()
             raise KafkaUnavailable(self._kafka.bootstrap_servers, failure_reason(error)) from error
         except asyncio.CancelledError:
@@ -169,14 +169,16 @@ class CheckpointLog:
         sent: asyncio.Future[Any]
         for record in portion:
             if not record.compressed:
-                sent = await producer.send(
-                    record.topic, record.value, key=record.key, partition=record.partition
-                )
+                with partition_known(record.topic, record.partition):
+                    sent = await producer.send(
+                        record.topic, record.value, key=record.key, partition=record.partition
+                    )
                 sent.add_done_callback(_retrieved)
                 yield sent
         compressed = (record for record in portion if record.compressed)
         for (topic, partition), batch in batches(compressed, self._kafka, transactional=True):
-            sent = await producer.send_batch(batch, topic, partition=partition)
+            with partition_known(topic, partition):
+                sent = await producer.send_batch(batch, topic, partition=partition)
             sent.add_done_callback(_retrieved)
             yield sent
 

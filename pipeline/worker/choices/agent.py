@@ -18,7 +18,7 @@ from aiokafka.errors import CommitFailedError
 from aiokafka.structs import OffsetAndMetadata
 
 from connectors.kafka.consumer import started_consumer
-from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason, partition_known
 from connectors.kafka.private import member_id
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
@@ -191,10 +191,10 @@ class ChoicesAgent(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._sink.write(rows)
         if producer is not None:
             records = await self._sink.records(rows)
-            sent = [
-                await producer.send_batch(batch, topic, partition=partition)
-                for (topic, partition), batch in batches(records, self._settings.kafka, transactional=False)
-            ]
+            sent = []
+            for (topic, partition), batch in batches(records, self._settings.kafka, transactional=False):
+                with partition_known(topic, partition):
+                    sent.append(await producer.send_batch(batch, topic, partition=partition))
             await asyncio.gather(*sent)
 
     def _rows(self, place: TopicPartition, records: Sequence[Any]) -> Iterable[ChoiceRow]:
