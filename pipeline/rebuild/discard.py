@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
-from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from connectors.kafka.consumer import started_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
@@ -128,7 +128,7 @@ class Rebuild:
         }
         try:
             await self._admin.delete_records(ends)
-        except KafkaError as error:
+        except KAFKA_FAILURES as error:
             reason = f"{failure_reason(error)}, Delete on topic {extent.topic}"
             raise KafkaUnavailable(self._settings.kafka.bootstrap_servers, reason) from error
 

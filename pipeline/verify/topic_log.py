@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
 
 from connectors.kafka.consumer import stop_consumer
-from connectors.kafka.errors import failure_reason
+from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
 from pipeline.errors import KafkaUnavailable
@@ -167,7 +166,7 @@ async def opened_topic(
         finally:
             await stop_consumer(consumer)
             await stop_consumer(uncommitted)
-    except (KafkaError, OSError) as error:
+    except KAFKA_FAILURES as error:
         raise KafkaUnavailable(kafka.bootstrap_servers, failure_reason(error)) from error
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError
 
+from connectors.kafka.errors import KAFKA_FAILURES
 from pipeline.local.broker.jars import read_lock, verified_jars
 from pipeline.local.broker.java import java_version, locate_java
 from pipeline.local.broker.properties import properties_text, server_properties
@@ -152,7 +152,7 @@ async def _has_live_broker(host: str, port: int) -> bool:
         await client.bootstrap()
         # Registered but not yet unfenced brokers are left out of the metadata.
         return any(broker.port == port for broker in client.cluster.brokers())
-    except (KafkaError, OSError):
+    except KAFKA_FAILURES:
         return False
     finally:
         await client.close()

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError
 from clickhouse_connect.driver.client import Client
 
 from connectors.kafka.consumer import started_consumer
+from connectors.kafka.errors import KAFKA_FAILURES
 from connectors.kafka.security import client_options
 from connectors.process.errors import OperatorError
 from pipeline.clickhouse.client import connect, store_unavailable
@@ -207,6 +207,6 @@ async def _end_offsets(settings: Settings) -> dict[str, int]:
             for topic in topics:
                 partitions = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
                 ends[topic.name] = sum((await consumer.end_offsets(partitions)).values())
-    except (KafkaError, OSError):
+    except KAFKA_FAILURES:
         return {}
     return ends
