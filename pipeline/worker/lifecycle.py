@@ -147,6 +147,7 @@ class _Work:
             for role in roles
         ]
         self._rounds: list[asyncio.Task[None]] = []
+        self._choices: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     def _sink(self) -> Sink:
@@ -182,7 +183,7 @@ class _Work:
                 every=every,
                 joined=self._memberships.note,
             )
-            self._tasks.append(watched(choices.run()))
+            self._choices = [watched(choices.run())]
         if self._store is None and settings.otlp.endpoint:
             # Its failure does not end the worker.
             self._tasks.append(asyncio.create_task(_pushing(settings, self._recent, metrics)))
@@ -198,7 +199,7 @@ class _Work:
     async def finish(self, seconds: float) -> None:
         """Save what was applied, give the partitions up, and write what the store still lacks."""
         deadline = time.monotonic() + seconds
-        for task in self._tasks:
+        for task in (*self._tasks, *self._choices):
             task.cancel()
         try:
             await asyncio.gather(*(agent.stop(_SAVING_SHARE * seconds) for agent in self.agents))
@@ -206,7 +207,7 @@ class _Work:
             fatal(error)
         for task in self._rounds:
             task.cancel()
-        leaving = [asyncio.create_task(agent.app.stop()) for agent in self.agents]
+        leaving = [*self._choices, *(asyncio.create_task(agent.app.stop()) for agent in self.agents)]
         last = [*leaving]
         if self._store is not None:
             left = max(0.0, deadline - time.monotonic())
