@@ -139,6 +139,12 @@ def salt_of_runs(replica: str, dp_rank: int, incarnation: int, group_idx: int) -
     return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "little")
 
 
+def latest_time(record: ResidencyRecord) -> float:
+    """Return the latest time of the changes in a record; -inf without any."""
+    times = b"".join(part.times for said in record.sources for part in said.changes)
+    return float(np.frombuffer(times, "<f8").max(initial=-np.inf))
+
+
 def _latest_times(packed: PackedColumns) -> list[float]:
     """Return the latest time of each piece."""
     if not len(packed.lengths):

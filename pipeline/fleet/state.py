@@ -22,7 +22,7 @@ from pipeline.fleet.kernel.follow import GPU, follow
 from pipeline.fleet.kernel.refills import make_room, no_refills
 from pipeline.fleet.open_windows import OpenWindows
 from pipeline.fleet.packing import Table
-from pipeline.fleet.pieces import PieceSplitter
+from pipeline.fleet.pieces import PieceSplitter, latest_time
 from pipeline.fleet.pool_names import PoolNames
 from pipeline.fleet.prefixes.hot import hot_prefixes
 from pipeline.fleet.registry import names_in
@@ -109,6 +109,8 @@ class FleetState(State[ResidencyRecord, Cut]):
         self._applied = 0
         """Offset of the last record."""
         self._saved_offset = head.next_offset
+        self._removed = any(source.unsure_until == math.inf for source in self.names.sources.by_name.values())
+        """Whether records were removed, and no change shows yet up to when."""
 
     def _tables(self) -> dict[TableName, Table]:
         return (
@@ -148,11 +150,24 @@ class FleetState(State[ResidencyRecord, Cut]):
     def skip_removed(self, beginning: int) -> None:
         """Go on at `beginning`: unapplied records before it are gone, and they may be of any source.
 
-        Until when losses may be unknown shows the first window that is left (`_window_begins`).
+        Until when losses may be unknown shows the first change that is left (`_end_removed`).
         """
         for source in self.names.sources.by_name.values():
             source.unsure_until = math.inf
+        self._removed = True
         self.next_offset = beginning
+
+    def _end_removed(self, record: ResidencyRecord) -> None:
+        """Take the record, if something changes in it, as the end of what was removed.
+
+        What counts next may be older: changes that waited when the records before it were removed.
+        """
+        if (latest := latest_time(record)) == -math.inf:
+            return
+        self._removed = False
+        for source in self.names.sources.by_name.values():
+            if source.unsure_until == math.inf:
+                source.unsure_until = latest + self._settings.horizon_seconds
 
     def apply(self, offset: int, record: ResidencyRecord) -> None:
         """Apply the record at `offset`, which `refusal` has accepted."""
@@ -163,6 +178,8 @@ class FleetState(State[ResidencyRecord, Cut]):
             self._transfers.decided_elsewhere(record.decisions)
             self._rows += self._transfers.count(self.index, self._open, offset)
             return
+        if self._removed:
+            self._end_removed(record)
         until = self._progress.heard(record) - self._settings.order_seconds
         for decided in self._undecided.decided(record):
             self._wait(decided)
@@ -264,9 +281,6 @@ class FleetState(State[ResidencyRecord, Cut]):
             )
             index.refills = no_refills()
         index.clock.counters[WINDOW] = window
-        for source in self.names.sources.by_name.values():
-            if source.unsure_until == math.inf:
-                source.unsure_until = (window + 1) * windows.WINDOW_SECONDS + self._settings.horizon_seconds
 
     def _trusts(self) -> dict[int, int]:
         """Return the worst trust of the sources that are in the tables, per space."""

@@ -127,6 +127,21 @@ def test_after_lost_records_causes_are_unknown_for_a_horizon(removed: bool) -> N
     assert found[-2:] == [(3, 0), (0, 3)]
 
 
+def test_what_waited_when_records_were_removed_does_not_date_them() -> None:
+    later = START + 30 * 3600.0
+
+    def heard(of: ResidencyRecord, read_to: float) -> ResidencyRecord:
+        return msgspec.structs.replace(of, partitions=1, read_to=read_to, clock_offset=0.0)
+
+    state = FleetState(0, Fleet(), carry_seconds=60.0)
+    state.apply(0, heard(record(0, FILLED, range(1, 4), START), START))
+    state.skip_removed(100)
+    state.apply(100, heard(record(0, FILLED, range(10, 13), later), later))
+    state.apply(101, heard(record(0, FILLED, range(20, 23), later + 60.0), later + 90.0))
+    rows = [row for row in state.cut(later + 90.0).rows if isinstance(row, FillsRow)]
+    assert [(row.unknown_blocks, row.cold_blocks) for row in rows][-2:] == [(3, 0), (3, 0)]
+
+
 @pytest.mark.parametrize(("store_only", "last"), [(False, "m6"), (True, "m5")])
 def test_media_beyond_those_that_are_told_apart_count_as_the_last_of_them(
     store_only: bool, last: str
