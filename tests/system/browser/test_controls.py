@@ -109,6 +109,38 @@ def test_times_are_the_viewers_own_or_utc(served: Served, visit: Open) -> None:
     assert moved == datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc).timestamp()
 
 
+def test_a_moment_in_the_hour_that_clocks_show_twice_stays_as_it_was(served: Served, visit: Open) -> None:
+    second = int(datetime(2026, 10, 25, 1, 30, tzinfo=timezone.utc).timestamp())
+    tab = visit(served.origin, zone="Europe/Berlin")
+    tab.open(f"board=replica&from={second}&to={second + 7200}&refresh=0")
+    tab.page.click("#span")
+    tab.page.fill("#to", "2026-10-25T05:00:00")
+    tab.page.click("#absolute button")
+    expect(tab.page).to_have_url(re.compile(f"from={second}&to={second + 9000}&refresh=0$"))
+
+
+def test_an_address_written_by_hand_can_be_answered(served: Served, visit: Open) -> None:
+    tab = visit(served.origin)
+    tab.open("board=replica&from=5&refresh=9999999999")
+    read = tab.page.evaluate("import('./static/state.js').then((state) => state.read(location.search))")
+    assert [read[name] for name in ("from", "to", "refresh")] == [None, None, 86400]
+
+
+def test_a_way_back_to_other_models_offers_their_replicas(crowded: Served, visit: Open) -> None:
+    tab = visit(crowded.origin)
+    tab.open(f"board=model&{crowd.RANGE}")
+    tab.page.fill("#model", "model-03")
+    tab.page.press("#model", "Enter")
+    tab.page.locator("#replica").focus()
+    options = tab.page.locator("#replica-list [role=option]")
+    expect(options).to_have_count(len(range(3, crowd.REPLICAS, crowd.MODELS)))
+    tab.page.locator("#now").focus()
+    tab.page.go_back()
+    tab.page.locator("#replica").focus()
+    # Sooner than names are looked up again anyway.
+    expect(options).to_have_count(crowd.REPLICAS, timeout=20_000)
+
+
 def test_a_theme_is_chosen_and_kept(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     tab.open(f"board=fleet&{RANGE}")

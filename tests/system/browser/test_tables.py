@@ -94,6 +94,32 @@ def test_a_long_table_shows_a_hundred_rows_and_more_on_demand(served: Served, vi
     assert rows.last.locator("td").all_text_contents() == ["r0", "\N{EN DASH}"]
 
 
+def test_words_that_still_count_can_be_taken_back(served: Served, visit: Open) -> None:
+    """Where a table has fewer rows than before, and names that the language of the page knows, too."""
+    tab = visit(served.origin)
+    tab.open(f"board=fleet&{RANGE}")
+    answer = {
+        "names": ["replica", "filled"],
+        "columns": [["constructor", *(f"r{number}" for number in range(12))], [*range(13)]],
+        "times": [],
+        "step": 10,
+    }
+    tab.page.route("**/api/panels/fleet-replicas?*", lambda route: route.fulfill(json=answer))
+    tab.again()
+    table = tab.page.locator("#fleet-replicas")
+    rows = table.locator("tbody tr")
+    expect(rows).to_have_count(13)
+    table.get_by_role("searchbox").fill("r1")
+    expect(rows).to_have_count(3)
+    answer["columns"] = [["constructor", "b"], [1, 2]]
+    tab.page.click("nav a[href*='board=model']")
+    tab.settled()
+    tab.page.go_back()
+    expect(rows).to_have_count(0)
+    table.get_by_role("searchbox").fill("")
+    expect(rows).to_have_count(2)
+
+
 def test_what_all_rows_have_in_common_is_said_once(served: Served, visit: Open) -> None:
     tab = visit(served.origin)
     tab.open(f"board=fleet&{RANGE}")

@@ -10,7 +10,7 @@ const OTHERS = "#8b95a1";
 
 // A series keeps its colour whatever else is shown, unless one before it in the alphabet has taken it.
 export function coloursOf(names, given) {
-  const found = new Map(names.map((name) => [name, given?.[name] ?? (name === "others" ? OTHERS : null)]));
+  const found = new Map(names.map((name) => [name, Object.hasOwn(given, name) ? given[name] : name === "others" ? OTHERS : null]));
   const taken = new Set(found.values());
   for (const name of [...names].sort()) {
     if (found.get(name)) continue;

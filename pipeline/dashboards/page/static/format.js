@@ -3,7 +3,8 @@
 const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
 function short(value) {
-  const size = Math.abs(value);
+  // As it is shown: 999,999 is 1 M.
+  const size = Math.abs(Number(value.toPrecision(3)));
   for (const [factor, prefix] of PREFIXES) {
     if (size >= factor) return trim(value / factor) + " " + prefix;
   }

@@ -202,6 +202,7 @@ function changed(before) {
   const state = current();
   useUtc(state.utc);
   if (state.board !== before.board) build();
+  if (String(state.models) !== String(before.models)) offerChoices();
   updateHead(boards, board());
   showFull(state.full);
   byId("hint").textContent = `Drag across a chart to zoom, double-click to reset. Times in ${zoneName()}.`;

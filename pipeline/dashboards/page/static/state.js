@@ -2,16 +2,20 @@
 
 export const DEFAULT_BOARD = "fleet";
 const DEFAULTS = { range: 3600, refresh: 10 };
+// Of browsers' timers: one that is longer ends at once.
+const LONGEST_REFRESH = 86400;
 
 export function read(search) {
   const fields = new URLSearchParams(search);
   const whole = (name, otherwise) => (/^\d{1,10}$/.test(fields.get(name) ?? "") ? Number(fields.get(name)) : otherwise);
+  const [from, to] = [whole("from", null), whole("to", null)];
+  const apart = from !== null && to !== null;
   return {
     board: fields.get("board") ?? DEFAULT_BOARD,
     range: whole("range", DEFAULTS.range),
-    from: whole("from", null),
-    to: whole("to", null),
-    refresh: whole("refresh", DEFAULTS.refresh),
+    from: apart ? from : null,
+    to: apart ? to : null,
+    refresh: Math.min(whole("refresh", DEFAULTS.refresh), LONGEST_REFRESH),
     models: fields.getAll("model"),
     replicas: fields.getAll("replica"),
     roles: fields.getAll("role"),

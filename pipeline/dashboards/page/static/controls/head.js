@@ -12,7 +12,7 @@ const CHOICES_SECONDS = 60;
 let models, roles, replicas;
 
 export function listen(refresh) {
-  models = chooser("model", "model", () => current().models, (names) => { show({ models: names }); offerChoices(); });
+  models = chooser("model", "model", () => current().models, (names) => show({ models: names }));
   roles = chooser("role", "role", () => current().roles, (names) => show({ roles: names }));
   replicas = chooser("replica", "replica", () => current().replicas, (names) => show({ replicas: names }));
   listenToRange();
@@ -23,13 +23,15 @@ export function listen(refresh) {
   byId("theme").addEventListener("change", (event) => window.kvlensTheme.choose(event.target.value));
   byId("now").addEventListener("click", () => { offerChoices(); refresh(); });
   byId("zone").options[0].textContent = `Your own: ${localName()}`;
-  setInterval(offerChoices, CHOICES_SECONDS * 1000);
+  setInterval(() => { if (!document.hidden) offerChoices(); }, CHOICES_SECONDS * 1000);
 }
 
-// Let the choosers offer what there is now.
+// Let the choosers offer what there is now, unless other models were chosen meanwhile.
 export async function offerChoices() {
+  const { models: chosen } = current();
   try {
-    const found = await json("api/choices", new URLSearchParams(current().models.map((name) => ["model", name])));
+    const found = await json("api/choices", new URLSearchParams(chosen.map((name) => ["model", name])));
+    if (String(chosen) !== String(current().models)) return;
     models.offer(found.model);
     roles.offer(found.role);
     replicas.offer(found.replica);

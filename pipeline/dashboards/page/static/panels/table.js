@@ -6,7 +6,8 @@ import { named } from "../links.js";
 import { current, write } from "../state.js";
 import { moment } from "../time.js";
 
-export const TRUST = { complete: "green", partial: "yellow", degraded: "red" };
+// A name may be any text, such as “constructor”.
+export const TRUST = { __proto__: null, complete: "green", partial: "yellow", degraded: "red" };
 const LEADING = new Set(["model", "replica", "source"]);
 const PERCENT = /%/;
 const BYTES = /\bbytes$/;
@@ -45,7 +46,8 @@ export function drawTable(body, panel, answer, view) {
 function search(body, panel, chosen, count, again) {
   const tools = body.parentElement.querySelector(".tools");
   const box = tools.querySelector("input");
-  if (box || count < SEARCHED_FROM) return;
+  // Words that still count are seen, and can be taken back.
+  if (box || (count < SEARCHED_FROM && !chosen.words)) return;
   const input = make("input", { type: "search", placeholder: "Search", ariaLabel: `Search in ${panel.title}`, size: 18, spellcheck: false, value: chosen.words });
   input.addEventListener("input", () => { chosen.words = input.value; chosen.rows = ROWS; again(); });
   tools.prepend(input);
