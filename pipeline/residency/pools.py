@@ -61,11 +61,12 @@ class Pools:
         self._source, self._heads = source, source.pools
         early = sum(len(packed) for head in source.pools for _, packed in head.early_stores) // HASH_BYTES
         adapters = Adapters(source.loras, most=limits.MOST_ADAPTERS)
-        self.shared = shared = Shared(adapters, EarlyRoom(early), source.spread)
+        most_repeats = settings.max_itemised_blocks
+        self.shared = Shared(adapters, EarlyRoom(early), source.spread, most_repeats=most_repeats)
+        shared = self.shared
         shared.one_copy, shared.decodes_singly = source.one_copy, source.engine in DECODES_SINGLY
         shared.all_known = lambda medium: trust.of(source.trust, medium).trust == "complete"
         shared.unknown_removed, shared.copies_proved = self._contradicted, self._copies_proved
-        shared.most_repeats = settings.max_itemised_blocks
         self._by_key: dict[tuple[str, int], Pool | GranularPool] = {}
         for head in self._heads:
             self._by_key[head.medium, head.group_idx] = (

@@ -161,7 +161,10 @@ def _alone(figures: Figures, layout: Layout, records: list[bytes], *, rate: floa
     state, changes, used = _applied(records, rate=rate)
     name = f"{layout.name} alone, one block in {round(1 / rate)}"
     figures.add(f"{name}: changes", changes / used, "changes/s/core")
-    figures.add(f"{name}: memory", state.index.bytes_allocated / 1e6, "MB")
+    index = state.index
+    figures.add(
+        f"{name}: memory", (index.blocks.nbytes + index.pairs.nbytes + index.losses.nbytes) / 1e6, "MB"
+    )
     for what, table, entries in (
         ("distinct block", state.index.blocks, USED_BLOCKS),
         ("owner or loser of a block", state.index.pairs, USED_PAIRS),

@@ -183,13 +183,18 @@ def measured(count: int, blocks: int, seconds: int, hours: float) -> None:
     if hours:
         played_fast(worker, engines, at, hours)
     tables = sum(
-        pool.copies.bytes_allocated
+        pool.copies.entries.nbytes + pool.copies.contents.nbytes
         for state in worker.replica
         for source in state.sources.values()
         for pool in source.pools.counted
     )
     say("replica agent: tables", tables / held, "B a block")
-    say("fleet agent: tables", sum(state.index.bytes_allocated for state in worker.fleet) / held, "B a block")
+    tables = sum(
+        table.nbytes
+        for state in worker.fleet
+        for table in (state.index.blocks, state.index.pairs, state.index.losses)
+    )
+    say("fleet agent: tables", tables / held, "B a block")
     worker.replica.clear()
     worker.fleet.clear()
     kept = {agent: checkpoints.kept for agent, checkpoints in worker.checkpoints.items()}

@@ -51,10 +51,6 @@ class BlockTable:
         self.blocks = 0
 
     @property
-    def bytes_allocated(self) -> int:
-        return int(self.entries.nbytes + self.contents.nbytes)
-
-    @property
     def room(self) -> int:
         """How many blocks fit before the table must grow."""
         return int(len(self.entries) * _LOAD_LIMIT)

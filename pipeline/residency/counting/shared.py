@@ -20,8 +20,6 @@ EARLY_STORES: Final = 256
 """First stores that a pool remembers while nothing was removed from it."""
 EARLY_HASHES: Final = 16_384
 """Blocks that the first stores of all pools of a source have together."""
-MOST_REPEATS: Final = 400_000
-"""Blocks announced again that a pool remembers, by default."""
 
 
 class Adapters:
@@ -85,7 +83,7 @@ class EarlyRoom:
 class Shared:
     """What all pools of a source share."""
 
-    def __init__(self, adapters: Adapters, early: EarlyRoom, spread: int) -> None:
+    def __init__(self, adapters: Adapters, early: EarlyRoom, spread: int, *, most_repeats: int) -> None:
         self.adapters = adapters
         self.early = early
         self.spread = spread
@@ -102,7 +100,7 @@ class Shared:
         """Called when unknown blocks left a medium, in the open window."""
         self.gave_up_repeats: Counter[GaveUpRepeats] = Counter()
         """Pools that no longer remember what was announced again."""
-        self.most_repeats = MOST_REPEATS
+        self.most_repeats = most_repeats
         """Blocks announced again that a pool remembers."""
         self.copies_proved: Callable[[], None] = lambda: None
         """Called when removals prove that no store repeats others."""

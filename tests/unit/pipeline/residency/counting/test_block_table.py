@@ -160,12 +160,12 @@ def test_a_table_that_emptied_gives_its_memory_back() -> None:
     blocks = np.arange(100_000, dtype=np.uint64)
     one = np.ones(len(blocks), np.int32)
     table.put(without_chains(blocks, one, np.zeros(len(blocks)), np.zeros(len(blocks), np.uint16)))
-    full = table.bytes_allocated
+    full = table.entries.nbytes
     assert full / table.blocks <= 80
     left = len(blocks) - 100
     table.put(without_chains(blocks[100:], one[100:] * 0, np.zeros(left), np.zeros(left, np.uint16)))
     table.shrink_if_sparse()
-    assert table.bytes_allocated < full / 100
+    assert table.entries.nbytes < full / 100
     assert sorted(entries_of(table)) == list(range(100))
 
 
