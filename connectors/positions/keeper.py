@@ -195,7 +195,12 @@ class Positions:
         )
         self._beginning.update(positions)
         # From here on a successor finds whatever is published of these sources.
-        await self._send_surely(self._ledger.take())
+        try:
+            await self._send_surely(self._ledger.take())
+        except PositionsUnwritable:
+            self._ledger.drop(positions)
+            self._beginning.difference_update(positions)
+            raise
         self._telemetry.positions_loaded(len(wanted), len(usable))
         return positions
 

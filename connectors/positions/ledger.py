@@ -94,6 +94,12 @@ class Ledger:
             self._leaving.add(source)
             self._changed.add(source)
 
+    def drop(self, sources: Iterable[SourceKey]) -> None:
+        """Drop sources that are not read after all: they may be gone before that is tried again."""
+        for source in sources:
+            del self._positions[source], self._session_names[source]
+            self._leaving.discard(source)
+
     def ending(self, sources: Iterable[SourceKey]) -> bool:
         """Return whether one of these was forgotten, and the end of its incarnation is not in the log yet."""
         leaving = (self._positions[source] for source in sources if source in self._leaving)
