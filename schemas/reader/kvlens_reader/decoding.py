@@ -125,7 +125,7 @@ def _without_unknown(value: bytes) -> EventsRecord:
 def _without_unknown_json(value: bytes) -> EventsRecord:
     plain = packed(msgspec.json.decode(unprefixed(value)))
     unknown: list[str] = []
-    for batch in plain["batches"]:
+    for batch in plain.get("batches", ()):
         tags = [str(event.get("type")) for event in batch[3]]
         unknown += [tag for tag in tags if tag not in _KNOWN]
         batch[3] = [event for event, tag in zip(batch[3], tags, strict=True) if tag in _KNOWN]

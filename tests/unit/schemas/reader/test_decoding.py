@@ -67,11 +67,14 @@ def test_events_and_fields_of_tomorrow_are_left_out(as_json: bool) -> None:
     assert (found.replica, found.first_seq, unknown_events(known)) == ("vllm-0", 0, ())
 
 
+@pytest.mark.parametrize("headers", [None, [("content-type", b"application/json")]])
 @pytest.mark.parametrize("topic", [*READ, "figures"])
 @pytest.mark.parametrize("value", [None, b"", b"\xc1", b"{", b"[]", b"{}", b"\x80"])
-def test_other_bytes_are_no_record(topic: str, value: bytes | None) -> None:
+def test_other_bytes_are_no_record(
+    topic: str, value: bytes | None, headers: list[tuple[str, bytes]] | None
+) -> None:
     with pytest.raises(NotARecord) as refused:
-        decode(named(topic), value)
+        decode(named(topic), value, headers)
     assert refused.value.topic == named(topic)
 
 
