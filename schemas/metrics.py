@@ -43,7 +43,8 @@ class Connector:
         "kvlens_connector_publish_failures_total", "Failed produce calls; their records are sent again."
     )
     abandoned_records = Counter(
-        "kvlens_connector_abandoned_records_total", "Records given up when a stop ran out of time."
+        "kvlens_connector_abandoned_records_total",
+        "Records given up: a stop ran out of time, or they are too large for Kafka.",
     )
     abandoned_messages = Counter(
         "kvlens_connector_abandoned_messages_total", "Messages given up when a stop ran out of time."

@@ -94,7 +94,7 @@ class Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the connector reads streams and packs them into records. It raises values too small to work."""
 
     record_bytes: Annotated[int, Meta(ge=1, le=4 << 20)] = 32 << 10
-    """A run closes when its packed events reach this size."""
+    """A run closes when its packed events reach this size, 3 MiB at the latest."""
     linger_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.1
     """A run closes when its first batch is this old; 0 makes one record per batch."""
     hand_over_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20

@@ -74,7 +74,7 @@ PROCESS_ALERTS = (
     ),
     ProcessAlert(
         id="records-abandoned",
-        title="A connector's stop ran out of time",
+        title="A connector gave records up",
         expression="increase(kvlens_connector_abandoned_records_total[1h]) > 0",
     ),
     ProcessAlert(
