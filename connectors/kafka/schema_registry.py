@@ -14,8 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 
-from connectors.kafka.encoding import Prefixes
+from connectors.kafka.encoding import UNDECODABLE, Prefixes
 from connectors.kafka.errors import failure_reason
 from connectors.kafka.security import trusted
 from connectors.kafka.topics import topic_name
@@ -36,6 +37,7 @@ SCHEMAS = {
 ANSWER_SECONDS = 10.0
 """How long the registry may take to answer."""
 MAX_ANSWER_BYTES = 64 << 10
+LARGEST_ID = 2**32 - 1
 MAX_REASON = 300
 """Characters of a registry's message that go into an error."""
 TYPE = "application/vnd.schemaregistry.v1+json"
@@ -117,9 +119,9 @@ class _Registry:
             status, answer = await self._post(f"{of_subject}/versions", body)
         if status in (409, 422):
             raise SchemaRefused(subject, schema, _said(status, answer))
-        if status != 200 or not isinstance(answer.get("id"), int):
+        found = answer.get("id")
+        if status != 200 or not isinstance(found, int) or not 0 <= found <= LARGEST_ID:
             raise RegistryUnreachable(self._url, _said(status, answer))
-        found: int = answer["id"]
         return found
 
     async def _post(self, path: str, body: dict[str, str]) -> tuple[int, dict[str, Any]]:
@@ -131,8 +133,8 @@ class _Registry:
         except (aiohttp.ClientError, OSError, asyncio.TimeoutError) as error:
             raise RegistryUnreachable(self._url, failure_reason(error)) from error
         try:
-            found = json.loads(read)
-        except ValueError:
+            found = msgspec.json.decode(read)
+        except UNDECODABLE:
             found = None
         told = found if isinstance(found, dict) else {}
         if answer.status in (401, 403):

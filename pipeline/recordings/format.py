@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from connectors.kafka.encoding import UNDECODABLE
 from pipeline.errors import PipelineError
 from pipeline.traces.kind import kind
 from pipeline.unzipped import unzipped
@@ -137,7 +138,7 @@ class Recording:
         while (encoded := self._next_object()) is not None:
             try:
                 frame = decoder.decode(encoded)
-            except msgspec.DecodeError as error:
+            except UNDECODABLE as error:
                 raise RecordingError(self.path, f"frame {number} is damaged: {error}") from error
             if not 0 <= frame.source < len(self.sources):
                 raise RecordingError(self.path, f"frame {number} is damaged: no source {frame.source}")
@@ -159,7 +160,7 @@ class Recording:
             if encoded is None:
                 raise RecordingError(self.path, "ends within its header")
             header = msgspec.msgpack.decode(encoded, type=Header)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise RecordingError(self.path, "not a kvlens recording") from error
         if header.format != FORMAT:
             raise RecordingError(self.path, "not a kvlens recording")
@@ -191,7 +192,7 @@ class Recording:
             raise RecordingError(self.path, "cut short; this format cannot be read in part")
         try:
             batches = msgspec.msgpack.decode(first + rest, type=list[tuple[bytes, bytes, bytes]])
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise RecordingError(self.path, f"not a kvlens recording: {error}") from error
         latest = 0.0
         for topic, seq, payload in batches:

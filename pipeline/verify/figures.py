@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from connectors.kafka.encoding import UNDECODABLE
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.verify.choices import choice_key
 from pipeline.verify.findings import (
@@ -50,7 +51,7 @@ def decode_figure(value: bytes | None, headers: object, key: bytes | None) -> ms
     """Return the row in a record. Raises RecordRefused."""
     try:
         row: msgspec.Struct = _KINDS[_tabled(value or b"").table](value or b"")
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (*UNDECODABLE, KeyError) as error:
         raise RecordRefused("not_a_record", str(error), ()) from error
     return row
 

@@ -24,7 +24,7 @@ class SchemaRegistry:
         self.login = ""
         """`user:password`; empty: nobody needs one."""
         self.status = 200
-        self.problem: dict[str, Any] | None = None
+        self.problem: dict[str, Any] | bytes = b"<html>"
         """What is answered with another status than 200."""
         self.incompatible = ""
         """A message with which no other schema is taken for any subject."""
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         while lent.silent.is_set():
             threading.Event().wait(0.02)
         status, told = lent.answer(self.path, body, self.headers.get("Authorization", ""))
-        payload = b"<html>" if told is None else json.dumps(told).encode()
+        payload = told if isinstance(told, bytes) else json.dumps(told).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(payload)))

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from connectors.kafka.encoding import UNDECODABLE
 from connectors.process.addresses import MAX_PORT
 
 VLLM_PATH = "/kv_event_sources"
@@ -78,7 +79,7 @@ def described(path: str, page: bytes) -> Description:
     """Read the page at `path` of an engine. Raises DescriptionMalformed."""
     try:
         publishers = _of_vllm(page) if path == VLLM_PATH else _of_sglang(page)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise DescriptionMalformed(str(error)) from error
     if len({publisher.rank for publisher in publishers}) < len(publishers):
         raise DescriptionMalformed("a rank is there twice")

@@ -89,8 +89,10 @@ async def test_the_password_is_read_from_its_file(registry: SchemaRegistry, tmp_
     ("status", "problem", "reason"),
     [
         (500, {"error_code": 50002, "message": "Operation timed out"}, "HTTP 500, Operation timed out"),
-        (302, None, "HTTP 302"),
-        (200, None, ""),
+        (302, b"<html>", "HTTP 302"),
+        (500, b"[" * 50_000, "HTTP 500"),
+        (200, b"<html>", ""),
+        (200, {"id": 2**32}, ""),
     ],
 )
 async def test_a_registry_that_fails_is_waited_for(
@@ -98,7 +100,7 @@ async def test_a_registry_that_fails_is_waited_for(
 ) -> None:
     registry.status, registry.problem = status, problem
     if status == 200:  # somebody else answers there
-        monkeypatch.setattr(registry, "answer", lambda *_: (200, None))
+        monkeypatch.setattr(registry, "answer", lambda *_: (200, problem))
     with pytest.raises(RegistryUnreachable) as failed:
         await prefixes(kafka(registry), "events")
     assert failed.value.heals

@@ -99,6 +99,10 @@ def test_a_capture_reads_as_its_batches_with_the_engines_clock():
             + msgspec.msgpack.encode({"format": "kvlens-recording", "version": 9, "sources": []}).ljust(53),
             "not a kvlens recording",
         ),
+        (
+            b"\xc6\x00\x00\x00\x09\x81\xa6format\xa1\xff",
+            "not a kvlens recording",
+        ),
         (b"\x93\x01\x02\x03", "not a kvlens recording: Expected `array`, got `int` - at `$[0]`"),
         (
             gzip.compress(b"\x91" + bytes(range(256)) * 99, mtime=0)[:-4],

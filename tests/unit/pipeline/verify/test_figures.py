@@ -126,7 +126,17 @@ def test_of_a_request_posted_again_the_first_record_counts_as_in_the_table() -> 
 
 
 def test_records_that_say_no_row_are_refused() -> None:
-    for value in (None, b"{", b"[]", b"{}", b'{"table":"models"}', b'{"table":"flow_10s"}'):
+    deep = b'{"x":' + b"[" * 50_000
+    for value in (
+        None,
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"table":"models"}',
+        b'{"table":"flow_10s"}',
+        b'{"table":"\xff"}',
+        deep,
+    ):
         with pytest.raises(RecordRefused):
             decode_figure(value, (), None)
     value = b'{"table":"flow_10s",' + msgspec.json.encode(ROW)[1:]
