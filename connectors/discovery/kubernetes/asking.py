@@ -89,18 +89,25 @@ class Descriptions:
         self._answered = answered
 
     def ask(self, engines: Iterable[AskedEngine]) -> Mapping[AskedEngine, Answer]:
-        """Ask all of these and nobody else; return what they have said so far."""
+        """Ask all of these and nobody else; return what they have said so far.
+
+        Raises unexpected errors of questions.
+        """
         wanted = set(engines)
         for engine in self._tasks.keys() - wanted:
             self._tasks.pop(engine).cancel()
             self._answers.pop(engine, None)
         for engine in wanted - self._tasks.keys():
-            self._tasks[engine] = asyncio.create_task(self._ask(engine), name="description")
+            task = self._tasks[engine] = asyncio.create_task(self._ask(engine), name="description")
+            task.add_done_callback(lambda _: self._settled.set())
+        for task in self._tasks.values():
+            if task.done():
+                task.result()
         return self._answers
 
     async def settled(self) -> None:
-        """Return when each engine has answered, or patience with it has ended."""
-        while self._tasks.keys() - self._answers.keys():
+        """Return when each engine has answered, patience with it has ended, or its question failed."""
+        while any(not self._tasks[engine].done() for engine in self._tasks.keys() - self._answers.keys()):
             self._settled.clear()
             await self._settled.wait()
 

@@ -136,6 +136,20 @@ async def test_an_answer_counts_that_comes_before_pods_are_followed(monkeypatch:
         await until(lambda: endpoints(origin) == ["tcp://127.0.0.1:40001"])
 
 
+async def test_a_question_that_fails_as_nobody_expected_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(asking, "described", failing)
+    engine = Engine()
+    engine.pages["/kv_event_sources"] = SOURCES
+    async with engine.running():
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.wait_for(following(engine).__aenter__(), 30)
+
+
 async def test_sglang_is_asked_where_vllm_has_no_page() -> None:
     engine = Engine()
     engine.pages["/server_info"] = {
