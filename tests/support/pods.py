@@ -48,6 +48,8 @@ def pod_document(
     ready: bool = True,
     starts: int = 0,
     created: str = "2026-01-01T00:00:00Z",
+    began: str | None = None,
+    on_host: bool = False,
 ) -> dict[str, Any]:
     """Return the parts of a pod that the API always writes, with what the test is about."""
     addresses = {} if ip is None else {"podIP": ip, "podIPs": [{"ip": ip}]}
@@ -68,9 +70,10 @@ def pod_document(
             **({"labels": dict(labels)} if labels else {}),
             **({"annotations": dict(annotations)} if annotations else {}),
         },
-        "spec": {"containers": [container], "nodeName": "node-1"},
+        "spec": {"containers": [container], "nodeName": "node-1", "hostNetwork": on_host},
         "status": {
             "phase": phase,
+            **({} if began is None else {"startTime": began}),
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
             "containerStatuses": [{"name": "engine", "ready": ready, "restartCount": starts}],
             **addresses,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
 
+from connectors.kafka.encoding import UNDECODABLE
 from connectors.process.errors import DataError
 from schemas.reasons import KubernetesFailure
 
@@ -47,6 +49,7 @@ class _Container(msgspec.Struct):
 class _Spec(msgspec.Struct, rename="camel"):
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
+    host_network: bool = False
 
 
 class _Address(msgspec.Struct):
@@ -62,6 +65,7 @@ class _Status(msgspec.Struct, rename="camel"):
     pod_ip: str = msgspec.field(default="", name="podIP")
     pod_ips: list[_Address] | None = msgspec.field(default=None, name="podIPs")
     container_statuses: list[_ContainerStatus] | None = None
+    start_time: str | None = None
 
 
 class PodDocument(msgspec.Struct):
@@ -117,6 +121,10 @@ class Pod:
     """How often its containers were started again."""
     created: str = ""
     """When it was created, as text that sorts by time."""
+    began: str = ""
+    """When its node took it, likewise; empty before."""
+    on_host: bool = False
+    """Its address is its node's, which other pods may have as well."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -143,7 +151,19 @@ def pod_of(document: PodDocument) -> Pod | None:
         ports=tuple((port.name, port.container_port) for each in containers for port in each.ports or ()),
         restarts=sum(each.restart_count for each in status.container_statuses or ()),
         created=metadata.creation_timestamp or "",
+        began=status.start_time or "",
+        on_host=spec.host_network,
     )
+
+
+def without_node(pods: Collection[Pod]) -> set[tuple[str, str]]:
+    """Return the keys of the pods whose address another one got later.
+
+    A pod whose node is gone is there with its address until somebody deletes it.
+    """
+    own = [pod for pod in pods if pod.began and pod.addresses and not pod.on_host]
+    latest = {pod.addresses[0]: pod.key for pod in sorted(own, key=lambda pod: (pod.began, pod.created))}
+    return {pod.key for pod in own if latest[pod.addresses[0]] != pod.key}
 
 
 _pages = msgspec.json.Decoder(PodPage)
@@ -179,5 +199,5 @@ def decoded_failure(data: bytes | msgspec.Raw) -> tuple[int, str]:
 def _decoded(decoder: msgspec.json.Decoder[_Decoded], data: bytes | msgspec.Raw) -> _Decoded:
     try:
         return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise DocumentMalformed(str(error)) from error

@@ -17,7 +17,7 @@ from connectors.discovery.kubernetes.asking import (
 )
 from connectors.discovery.kubernetes.credentials import namespaces_of
 from connectors.discovery.kubernetes.described import Description
-from connectors.discovery.kubernetes.documents import ApiFailure, Pod
+from connectors.discovery.kubernetes.documents import ApiFailure, Pod, without_node
 from connectors.discovery.kubernetes.pod_sources import asked_at, replica_of, sources_of
 from connectors.discovery.kubernetes.pod_watch import AGAIN, PodWatch, PodWatchTelemetry
 from connectors.sources import Source
@@ -51,7 +51,7 @@ class PodOrigin:
         self._watches: list[PodWatch] | None = None
         self._descriptions = Descriptions(telemetry)
         self._made: dict[tuple[str, str], tuple[Pod, Description, list[Source]]] = {}
-        self._left_out: set[str] = set()
+        self._left_out: dict[str, PodRefusal] = {}
 
     async def begin(self) -> None:
         """List the pods and ask their engines; without an answer there are no sources yet."""
@@ -131,14 +131,21 @@ class PodOrigin:
     def _admitted(self, pods: Iterable[Pod]) -> list[Pod]:
         """Return the pods of this connector's share, the oldest ones first as far as there is room."""
         ordered = sorted(pods, key=lambda pod: (pod.created, pod.key))
-        over = {replica_of(pod, self._entry) for pod in ordered[self._entry.max_replicas :]}
-        for replica in over - self._left_out:
-            text = f"more than {self._entry.max_replicas} pods match; raise max_replicas of {self.name}"
-            self._telemetry.pod_refused(replica, "too_many_replicas", text)
-        self._left_out = over
-        return [
-            pod for pod in ordered[: self._entry.max_replicas] if self._owns(replica_of(pod, self._entry))
-        ]
+        former = without_node(ordered)
+        reachable = [pod for pod in ordered if pod.key not in former]
+        most = self._entry.max_replicas
+        texts: dict[PodRefusal, str] = {
+            "address_taken": "a later pod has its address: its node must be gone",
+            "too_many_replicas": f"more than {most} pods match; raise max_replicas of {self.name}",
+        }
+        left_out: dict[str, PodRefusal] = {
+            **{replica_of(pod, self._entry): "address_taken" for pod in ordered if pod.key in former},
+            **{replica_of(pod, self._entry): "too_many_replicas" for pod in reachable[most:]},
+        }
+        for replica, reason in left_out.items() - self._left_out.items():
+            self._telemetry.pod_refused(replica, reason, texts[reason])
+        self._left_out = left_out
+        return [pod for pod in reachable[:most] if self._owns(replica_of(pod, self._entry))]
 
     def _engine(self, pod: Pod) -> AskedEngine | None:
         """Return the engine to ask about a pod; None if there is nothing to ask."""

@@ -142,6 +142,7 @@ PodRefusal = Literal[
     "replay_port_taken",  # without its replay: the port is one of its event ports
     "bad_role",  # without its role: an annotation or label says none known here
     "too_many_replicas",  # beyond `max_replicas` of its entry
+    "address_taken",  # a later pod has its address: its node must be gone
 ]
 """Why a pod is not read, or only in part."""
 

@@ -220,6 +220,22 @@ async def test_the_oldest_pods_have_the_room_there_is(kube: KubeApi) -> None:
         await following.until(lambda: following.lives.keys() == {"a", "c"})
 
 
+async def test_of_pods_with_one_address_the_one_that_got_it_last_is_read(kube: KubeApi) -> None:
+    """A pod whose node is gone keeps its address until somebody deletes it."""
+    kube.put(pod_document("gone", labels=LABELS, began="2026-01-01T01:00:00Z"))
+    for name in ("x", "y"):
+        kube.put(pod_document(name, labels=LABELS, ip="10.0.0.8", began="2026-01-01T01:00:00Z", on_host=True))
+    async with Following(kube).running() as following:
+        assert following.lives.keys() == {"gone", "x", "y"}
+        await following.until(lambda: kube.watching == 1)
+        earlier, later = "2025-12-31T00:00:00Z", "2026-01-01T02:00:00Z"
+        kube.put(pod_document("next", labels=LABELS, created=earlier, began=later))
+        await following.until(lambda: following.lives.keys() == {"next", "x", "y"})
+        assert following.told.refused == [("gone", "address_taken")]
+        kube.delete("ml", "next")
+        await following.until(lambda: following.lives.keys() == {"gone", "x", "y"})
+
+
 async def test_a_pod_that_cannot_be_read_is_told_once(kube: KubeApi) -> None:
     kube.put(pod_document("a", labels=LABELS, annotations={"kvlens/port": "http"}))
     async with Following(kube).running() as following:
