@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -56,7 +56,7 @@ from pipeline.verify.replica.partition import PartitionCheck
 from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.rollups.statements import StoredRollups
 from pipeline.verify.store import StoredTables
-from pipeline.verify.topic_log import Extent, TopicLog, latest_values, opened_topic
+from pipeline.verify.topic_log import Extent, RecordsRemoved, TopicLog, latest_values, opened_topic
 from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
 from schemas.residency import ResidencyRecord
@@ -340,17 +340,18 @@ class Comparison:
                 raise BeginningUnknown(TOO_OLD)
             undoing = Undoing(saved)
             written_at = None
-            for behind in range(end, extent.begin, -AT_ONCE):
-                first = max(extent.begin, behind - AT_ONCE)
-                records: list[ResidencyRecord] = []
-                async for _, record in residency.records(shard, first, behind):
-                    if not records:
-                        written_at = residency.written_at
-                    if isinstance(record, RecordRefused):
-                        raise BeginningUnknown(SET_ASIDE)
-                    records.append(record)
-                for record in reversed(records):
-                    undoing.undo(record)
+            with suppress(RecordsRemoved):  # which the extent shows below
+                for behind in range(end, extent.begin, -AT_ONCE):
+                    first = max(extent.begin, behind - AT_ONCE)
+                    records: list[ResidencyRecord] = []
+                    async for _, record in residency.records(shard, first, behind):
+                        if not records:
+                            written_at = residency.written_at
+                        if isinstance(record, RecordRefused):
+                            raise BeginningUnknown(SET_ASIDE)
+                        records.append(record)
+                    for record in reversed(records):
+                        undoing.undo(record)
             now = await residency.extent(shard)
             if now.begin == extent.begin:
                 ahead = self.settings.worker.max_clock_ahead_seconds

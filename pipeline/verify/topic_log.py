@@ -14,7 +14,7 @@ from connectors.kafka.consumer import stop_consumer
 from connectors.kafka.errors import KAFKA_FAILURES, failure_reason
 from connectors.kafka.security import client_options
 from connectors.kafka.topics import topic_name
-from pipeline.errors import KafkaUnavailable
+from pipeline.errors import KafkaUnavailable, PipelineError
 from pipeline.kafka.membership import group_name
 from pipeline.kafka.refusal import RecordRefused
 from pipeline.kafka.topics import describe
@@ -38,6 +38,16 @@ class Extent:
     begin: int
     committed: int
     """Offset up to which the agent that reads the topic has committed; 0 if it never did."""
+
+
+class RecordsRemoved(PipelineError):
+    """Retention removed records between two looks at a partition."""
+
+    topic: str
+    partition: int
+    line = (
+        "retention removed records of {topic}, partition {partition}, just before they were read: try again"
+    )
 
 
 class TopicLog(Generic[Record]):
@@ -109,12 +119,12 @@ class TopicLog(Generic[Record]):
     ) -> AsyncIterator[tuple[int, Record | RecordRefused]]:
         """Yield (offset, record) of the records before `end`; those that cannot be applied as RecordRefused.
 
-        Raises KafkaUnavailable when records stop coming.
+        Raises KafkaUnavailable when records stop coming, and RecordsRemoved.
         """
         topic_partition = TopicPartition(self._topic, partition)
         self._consumer.assign([topic_partition])
         self._consumer.seek(topic_partition, begin)
-        silent = 0
+        silent, found = 0, False
         while await self._consumer.position(topic_partition) < end:
             fetched = await self._consumer.getmany(
                 topic_partition, timeout_ms=_WAIT_MS, max_records=_FETCH_RECORDS
@@ -122,7 +132,11 @@ class TopicLog(Generic[Record]):
             silent = 0 if fetched else silent + 1
             if silent > _SILENT_FETCHES:
                 raise KafkaUnavailable(self._kafka.bootstrap_servers, "records of the log did not come")
-            for message in fetched.get(topic_partition, ()):
+            messages = fetched.get(topic_partition, [])
+            if messages and not found and messages[0].offset > begin:
+                await self._require_from(topic_partition, begin)
+            found = found or bool(messages)
+            for message in messages:
                 if message.offset >= end:
                     return
                 self.record_bytes = len(message.value or b"")
@@ -131,6 +145,17 @@ class TopicLog(Generic[Record]):
                     yield message.offset, self._decode(message.value, message.headers, message.key)
                 except RecordRefused as refused:
                     yield message.offset, refused
+        if not found and begin < end:
+            await self._require_from(topic_partition, begin)
+
+    async def _require_from(self, topic_partition: TopicPartition, begin: int) -> None:
+        """Raise RecordsRemoved unless the log still begins at `begin` or before.
+
+        The consumer goes on at the log's beginning by itself, and markers leave gaps in offsets, too.
+        """
+        beginnings = await self._consumer.beginning_offsets([topic_partition])
+        if beginnings[topic_partition] > begin:
+            raise RecordsRemoved(self._topic, topic_partition.partition)
 
 
 @asynccontextmanager
