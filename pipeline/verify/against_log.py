@@ -56,7 +56,7 @@ from pipeline.verify.replica.partition import PartitionCheck
 from pipeline.verify.rollups.check import check_rollups
 from pipeline.verify.rollups.statements import StoredRollups
 from pipeline.verify.store import StoredTables
-from pipeline.verify.topic_log import Extent, RecordsRemoved, TopicLog, latest_values, opened_topic
+from pipeline.verify.topic_log import BeginningMoved, Extent, TopicLog, latest_values, opened_topic
 from schemas.choices import ChoiceRecord
 from schemas.events import EventsRecord
 from schemas.residency import ResidencyRecord
@@ -340,7 +340,7 @@ class Comparison:
                 raise BeginningUnknown(TOO_OLD)
             undoing = Undoing(saved)
             written_at = None
-            with suppress(RecordsRemoved):  # which the extent shows below
+            with suppress(BeginningMoved):  # which the extent shows below
                 for behind in range(end, extent.begin, -AT_ONCE):
                     first = max(extent.begin, behind - AT_ONCE)
                     records: list[ResidencyRecord] = []

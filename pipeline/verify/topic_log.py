@@ -40,7 +40,7 @@ class Extent:
     """Offset up to which the agent that reads the topic has committed; 0 if it never did."""
 
 
-class RecordsRemoved(PipelineError):
+class BeginningMoved(PipelineError):
     """Retention removed records between two looks at a partition."""
 
     topic: str
@@ -119,7 +119,7 @@ class TopicLog(Generic[Record]):
     ) -> AsyncIterator[tuple[int, Record | RecordRefused]]:
         """Yield (offset, record) of the records before `end`; those that cannot be applied as RecordRefused.
 
-        Raises KafkaUnavailable when records stop coming, and RecordsRemoved.
+        Raises KafkaUnavailable when records stop coming, and BeginningMoved.
         """
         topic_partition = TopicPartition(self._topic, partition)
         self._consumer.assign([topic_partition])
@@ -149,13 +149,13 @@ class TopicLog(Generic[Record]):
             await self._require_from(topic_partition, begin)
 
     async def _require_from(self, topic_partition: TopicPartition, begin: int) -> None:
-        """Raise RecordsRemoved unless the log still begins at `begin` or before.
+        """Raise BeginningMoved unless the log still begins at `begin` or before.
 
         The consumer goes on at the log's beginning by itself, and markers leave gaps in offsets, too.
         """
         beginnings = await self._consumer.beginning_offsets([topic_partition])
         if beginnings[topic_partition] > begin:
-            raise RecordsRemoved(self._topic, topic_partition.partition)
+            raise BeginningMoved(self._topic, topic_partition.partition)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
-from pipeline.verify.topic_log import RecordsRemoved, TopicLog
+from pipeline.verify.topic_log import BeginningMoved, TopicLog
 from schemas.settings import Kafka
 
 
@@ -57,5 +57,5 @@ async def test_offsets_without_a_record_are_no_loss(begin: int) -> None:
 
 @pytest.mark.parametrize(("begin", "left"), [(4, (5, 7)), (11, ()), (11, (12,))])
 async def test_what_was_removed_since_is_told(begin: int, left: tuple[int, ...]) -> None:
-    with pytest.raises(RecordsRemoved, match="retention removed records of t, partition 0"):
+    with pytest.raises(BeginningMoved, match="retention removed records of t, partition 0"):
         await read(Consumer(begin, *left))
