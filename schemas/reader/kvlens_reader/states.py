@@ -65,9 +65,10 @@ class Copies:
             reached = self._reached[source] = _Reached(record.incarnation, -1, record.hash_domain)
         for batch in record.batches:
             if batch.seq is not None:
+                reached = self._reached.get(source, reached)
                 if batch.seq <= reached.seq:
                     continue
-                reached = self._reached[source] = reached._replace(seq=batch.seq)
+                self._reached[source] = reached._replace(seq=batch.seq)
             for event in batch.events:
                 self._count(source, record, event)
                 yield from changes_of(record, batch, event)

@@ -149,6 +149,14 @@ def test_a_block_that_leaves_once_more_than_it_counted_proves_second_copies() ->
     assert gpu(copies) == {2}
 
 
+def test_second_copies_that_were_proved_are_so_for_the_rest_of_the_record_too() -> None:
+    again, left = Stored(BLOCKS[0] + BLOCKS[1], 16), Removed(BLOCKS[0])
+    events = (again, again, left, left, again, again, left)
+    copies = Copies()
+    copies.take(record(*enumerate(events), may_reannounce=True))
+    assert gpu(copies) == {1, 2}
+
+
 def test_opened_and_notices_change_nothing() -> None:
     copies = Copies()
     assert [*copies.apply(record((None, Opened(0, complete=True))))] == []
