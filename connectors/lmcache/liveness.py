@@ -96,6 +96,15 @@ class Liveness:
         known = self._servers.get(server)
         return known is not None and known.posts
 
+    def missed(self, seconds: float) -> None:
+        """Note that nobody looked for so long: the process stood, took no reports, or its clock jumped.
+
+        More than HEARTBEAT_SECONDS are silence of nobody.
+        """
+        if seconds > HEARTBEAT_SECONDS:
+            for known in self._servers.values():
+                known.heard_at += seconds
+
     def look(self, now: float, read_to: float = ALL) -> None:
         """Judge who no longer sends heartbeats: most of several at once may only be cut off from us.
 

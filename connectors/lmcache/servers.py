@@ -294,10 +294,14 @@ class Servers:
         """Publish, for each idle source, whether reports would come, and end sources of silent servers."""
         reports = IdleReports()
         await self._go_on()
+        looked_at = time.time()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             if not self._publisher.full and not self._taking.locked():
-                self.look(reports, time.time())
+                now = time.time()
+                self._liveness.missed(now - looked_at)
+                self.look(reports, now)
+                looked_at = now
 
     def look(self, reports: IdleReports, now: float) -> None:
         """Do so once, at `now`."""

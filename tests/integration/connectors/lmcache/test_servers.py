@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -154,6 +155,36 @@ async def test_a_successor_ends_servers_that_fell_silent_with_its_predecessor() 
     servers.look(IdleReports(), time.time() + SILENT)
     assert ends(log, "a@m") == ends(log, "a:fs@m") == ["silent"]
     assert {replica for replica, _ in servers.streams} == {"b@m", "pool:s3@m"}
+
+
+async def test_a_clock_that_jumps_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when a machine was suspended."""
+    monkeypatch.setattr(servers_of_lmcache, "LOOK_SECONDS", 0.01)
+    log = ReportLog()
+    servers = servers_of(log)
+    looked: list[float] = []
+    look = servers.look
+
+    def noted(reports: IdleReports, now: float) -> None:
+        looked.append(now)
+        look(reports, now)
+
+    monkeypatch.setattr(servers, "look", noted)
+    clock = SimpleNamespace(time=time.time, thread_time=time.thread_time)
+    monkeypatch.setattr(servers_of_lmcache, "time", clock)
+    servers.start()
+    deadline = time.monotonic() + 60.0
+    while len(looked) < 2:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    await told(servers, report(1), private(2), at=time.time())
+    jumped = time.time() + 2 * SILENT
+    clock.time = lambda: jumped
+    while looked[-3:] != [jumped] * 3:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    await servers.stop()
+    assert servers.streams.keys() == {("a@m", 0), ("a:fs@m", 0)}
 
 
 async def test_sources_of_others_are_not_gone_on_with() -> None:

@@ -62,6 +62,16 @@ def test_silence_counts_from_when_the_clock_was_set_back() -> None:
     assert liveness.gone(MEMORY, NOW + HEARTBEAT_SECONDS) == "silent"
 
 
+@pytest.mark.parametrize(("seconds", "silent"), [(HEARTBEAT_SECONDS, "silent"), (SILENT, None)])
+def test_time_in_which_nobody_looked_for_long_is_no_silence(seconds: float, silent: str | None) -> None:
+    liveness = Liveness(SILENT)
+    liveness.reported("a", 1, NOW)
+    liveness.missed(seconds)
+    liveness.look(NOW + SILENT)
+    assert liveness.gone(MEMORY, NOW + SILENT) == silent
+    assert liveness.gone(MEMORY, NOW + 2 * SILENT) == "silent"
+
+
 def test_pools_stay() -> None:
     assert Liveness(SILENT).gone(POOL, NOW + 10 * SILENT) is None
 
