@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
@@ -21,6 +22,9 @@ from pipeline.worker.set_aside import KeptAside
 from pipeline.worker.telemetry import WorkerMetrics
 from schemas.checkpoints import TOPICS_KEY, StateTopics
 from schemas.reasons import LimitReason
+
+LAG_SECONDS = 60.0
+"""How long a cut says how far the log's clock may be behind. Records further behind only were read late."""
 
 _log = structlog.get_logger(__name__)
 
@@ -64,6 +68,9 @@ class OwnedPartition(Generic[_Record, _Cut]):
         self._fetched = fetched
         self._cut_at: float | None = None
         """Wall clock of the last cut."""
+        self._lags: deque[tuple[float, float]] = deque()
+        """Wall clock of cuts, and how far the newest record before was behind: at least as far as the log's
+        clock is behind ours."""
         self._topics = msgspec.msgpack.encode(StateTopics(dict(topics))) if topics else b""
         self._read_to = 0.0
         """Time in the log of the newest record offered."""
@@ -112,13 +119,18 @@ class OwnedPartition(Generic[_Record, _Cut]):
         """Return the time in the log up to which everything is in the state, 0 if that is not known.
 
         If nothing came since the last cut, nothing had been written to the log when that was made: a fetch
-        takes half as long as from one cut to the next.
+        takes half as long as from one cut to the next. The log's clock may be behind `now`.
         """
         last, self._cut_at = self._cut_at, now
+        while self._lags and not 0 <= now - self._lags[0][0] <= LAG_SECONDS:
+            self._lags.popleft()
+        if self.newest and now - self.newest <= LAG_SECONDS:
+            self._lags.append((now, max(0.0, now - self.newest)))
         next_offset = self.state.next_offset
         if self.newest or self.leaves or next_offset < self._heard or self._fetched() >= next_offset:
             return self._read_to
-        return max(self._read_to, last or 0.0)
+        lag = min((lag for _, lag in self._lags), default=0.0)
+        return max(self._read_to, (last or 0.0) - lag)
 
     def cutting(self, now: float) -> Steps[tuple[_Cut, list[Record]]]:
         """Cut the state in steps, while nothing is offered; return the cut and the records it commits."""

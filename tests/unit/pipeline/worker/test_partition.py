@@ -67,6 +67,20 @@ def test_the_log_times_of_what_was_offered_are_known_until_the_cut() -> None:
     assert partition.newest == 1e9 + 2
 
 
+def test_an_idle_partition_is_not_read_to_a_time_that_the_log_has_yet_to_reach() -> None:
+    """The worker's clock is five seconds ahead of the broker's."""
+    partition, _ = owned()
+
+    def read_to(brokers: float) -> float:
+        at_once(partition.cutting(brokers + 5.0))
+        return float(partition.state._read_to - 1e9)
+
+    partition.offer_all(offered(0, written_at=1e9))
+    assert [read_to(1e9 + at) for at in (0.5, 2.5, 4.5, 6.5)] == [0.0, 0.0, 2.0, 4.0]
+    read_to(1e9 + 100)
+    assert read_to(1e9 + 102) == 105.0, "one that no source writes to any more holds nobody up"
+
+
 def test_what_waits_for_a_cut_is_known_by_its_bytes() -> None:
     partition, _ = owned()
     partition.offer_all(offered(0, 1))
