@@ -9,12 +9,23 @@ from pipeline.dashboards.queries import RANGE
 STREAM = ("model", "replica", "rank")
 
 
-def of_each_stream(figure: str) -> str:
+def of_each_stream(figure: str, where: str = "") -> str:
     """Return a query of a figure of each stream's health."""
     return f"""
 SELECT model, replica, toString(dp_rank) AS rank, {figure} AS value
-FROM stream_health({RANGE})
+FROM stream_health({RANGE}){where}
 GROUP BY model, replica, dp_rank"""
+
+
+STILL_WANTED = """
+WHERE (model, replica, dp_rank) NOT IN
+(
+    SELECT model, replica, dp_rank
+    FROM sources FINAL
+    GROUP BY model, replica, dp_rank
+    HAVING argMax(closed_reason, incarnation) = 'removed'
+)"""
+"""The last row of a stream that is no longer read says that it is not connected."""
 
 
 def of_all_prefill(share: str) -> str:
@@ -54,7 +65,7 @@ UNREACHABLE = Alert(
     id="stream-unreachable",
     title="An engine's event stream cannot be reached",
     description="The connector has no connection to the engine's publisher: its figures no longer change.",
-    sql=of_each_stream("toFloat64(NOT argMax(connected, window))"),
+    sql=of_each_stream("toFloat64(NOT argMax(connected, window))", STILL_WANTED),
     above=0,
     for_minutes=2,
     over_minutes=5,

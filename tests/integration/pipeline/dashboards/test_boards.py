@@ -17,7 +17,7 @@ from pipeline.dashboards.panel import COLUMNS, Panel, UnknownParameter, used_par
 from pipeline.dashboards.queries import TOP
 from pipeline.local.clickhouse.embedded import EmbeddedStore
 from schemas.fleet_rows import CapacityCurveRow, FillsRow
-from schemas.rows import EngineCountersRow, SourceRow, StreamHealthRow
+from schemas.rows import EngineCountersRow, Row, SourceRow, StreamHealthRow
 from schemas.settings import Settings
 from tests.support.inputs.board_rows import (
     HOUR,
@@ -403,6 +403,22 @@ def test_alerts_fire_for_what_happened_and_nothing_else(filled: RunSql) -> None:
         "routing-loss": [("m",)],
         "hashes-not-comparable": [("m", "b", "0")],
     }
+
+
+def test_a_replica_that_was_removed_is_not_unreachable(store: EmbeddedStore, own: Settings) -> None:
+    rows: list[Row] = [
+        msgspec.structs.replace(row, connected=False)
+        for replica in "ab"
+        for row in window_rows(0, replica)
+        if isinstance(row, StreamHealthRow)
+    ]
+    for source in hour_of_rows():
+        if isinstance(source, SourceRow):
+            ended = {"closed_at": HOUR, "closed_reason": "removed"} if source.replica == "a" else {}
+            rows.append(msgspec.structs.replace(source, **ended))
+    write_rows(own, rows, rolled_up=False)
+    (alert,) = [each for each in ALERTS if each.id == "stream-unreachable"]
+    assert runner(store, own)(alert.id, alert.sql).result_rows == [("m", "b", "0", 1.0)]
 
 
 def test_ids_are_unique_and_panels_fit_the_grid() -> None:
