@@ -39,6 +39,7 @@ def test_what_is_rendered_is_what_is_kept(helm: Helm, programs: Programs, case: 
         ({"worker": {"replicas": 33}, "config": {"kafka": {"partitions": 32}}}, "more workers than the 32"),
         ({"config": {"kafka": {"bootstrap_server": "a:9092"}}}, "'bootstrap_server' not allowed"),
         ({"config": {"clickhouse": {"password": "x"}}}, "'password' not allowed"),
+        ({"config": {"clickhouse": {"url": ""}}}, "config.clickhouse.url is empty"),
         ({"config": {"discovery": {"kubernetes": [{"prest": "llm-d"}]}}}, "'prest' not allowed"),
     ],
 )
@@ -98,3 +99,16 @@ def test_names_of_digits_stay_texts(helm: Helm) -> None:
     text = helm("template", "123", str(CHART), "--namespace", "2026", values=values)
     assert re.findall(r"(?:name|namespace|instance|key): \d+(?:$|[,}])", text, re.M) == []
     assert text.count('grafana_folder: "Team: caches"\n') == text.count("grafana_folder: ")
+
+
+def test_without_clickhouse_topics_are_made_and_workers_have_the_figures(helm: Helm) -> None:
+    values = {
+        "config": {"clickhouse": {"url": ""}},
+        "serve": {"enabled": False},
+        "podMonitor": {"enabled": True},
+    }
+    text = helm("template", "kvlens", str(CHART), values=values)
+    assert "      containers:\n        - name: topics\n" in text
+    assert "initContainers:" not in text
+    assert "args: [migrate]" not in text
+    assert text.count("path: /fleet/metrics\n") == 1

@@ -45,3 +45,8 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- define "kvlens.role" -}}
 {{ .Release.Namespace }}-{{ include "kvlens.name" . }}-connector
 {{- end -}}
+
+{{/* Not empty unless workers write no tables. */}}
+{{- define "kvlens.tables" -}}
+{{ dig "clickhouse" "url" "of its own" .Values.config }}
+{{- end -}}
