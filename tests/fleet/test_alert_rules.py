@@ -118,7 +118,7 @@ CASES: dict[str, tuple[Series, Series]] = {
 MINUTES = 70
 BEGAN = "_x65 7x4"
 """Of a process, or of a label, that is new, and had counted before it was read for the first time."""
-BEGINS: list[tuple[str, Series, bool]] = [
+EDGES: list[tuple[str, Series, bool]] = [
     ("KvlensStreamDegraded", {'kvlens_connector_lost_batches_total{replica="a"}': BEGAN}, True),
     (
         "KvlensStreamDegraded",
@@ -132,6 +132,14 @@ BEGINS: list[tuple[str, Series, bool]] = [
     ("KvlensRecordsLost", {'kvlens_worker_records_lost_total{agent="replica"}': BEGAN}, True),
     ("KvlensRecordsSetAside", {'kvlens_worker_records_set_aside_total{reason="malformed"}': BEGAN}, True),
     ("KvlensEventsLeftOut", {'kvlens_worker_left_out_events_total{reason="blocks"}': "_x67 7x2"}, True),
+    (
+        "KvlensPartitionsWithoutOwner",
+        {
+            f'kvlens_worker_{name}{{agent="replica"}}': "32x60 stale"
+            for name in ("partitions", "topic_partitions")
+        },
+        True,
+    ),
     ("KvlensPodsUnlisted", {"kvlens_connector_pod_lists_total": BEGAN}, False),
     (
         "KvlensSourceSilent",
@@ -140,7 +148,7 @@ BEGINS: list[tuple[str, Series, bool]] = [
     ),
     ("KvlensCheckpointOld", {"kvlens_worker_checkpoint_timestamp_seconds": "_x67 0x2"}, False),
 ]
-"""Alert, series that have just begun, whether it fires."""
+"""Alert, series that have just begun or ended, whether it fires."""
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +173,7 @@ def test_each_fires_and_is_quiet(promtool: str, tmp_path: Path) -> None:
         after_an_hour(alert, series, fires=not number)
         for alert in CASES
         for number, series in enumerate(CASES[alert])
-    ] + [after_an_hour(alert, series, fires=fires) for alert, series, fires in BEGINS]
+    ] + [after_an_hour(alert, series, fires=fires) for alert, series, fires in EDGES]
     file = tmp_path / "tests.json"
     file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}))
     ran(promtool, "test", "rules", str(file))

@@ -23,6 +23,9 @@ class ProcessAlert(msgspec.Struct, frozen=True, kw_only=True):
     severity: Severity = "warning"
 
 
+_WANTED = "max by (agent) (last_over_time(kvlens_worker_topic_partitions[1h]))"
+"""Partitions that want an owner, also where no worker is left to say so."""
+
 PROCESS_ALERTS = (
     ProcessAlert(
         id="source-silent",
@@ -134,8 +137,7 @@ PROCESS_ALERTS = (
     ProcessAlert(
         id="partitions-without-owner",
         title="Partitions without an owner: restart workers",
-        expression="sum by (agent) (kvlens_worker_partitions) "
-        "< max by (agent) (kvlens_worker_topic_partitions)",
+        expression=f"(sum by (agent) (kvlens_worker_partitions) or 0 * {_WANTED}) < {_WANTED}",
         for_minutes=2,
         severity="critical",
     ),
