@@ -24,9 +24,9 @@ _limiter = LogLimiter()
 class RenewedText:
     """The text of a file: a password, or a token."""
 
-    def __init__(self, setting: str, file: str) -> None:
-        """Raises CertificateUnreadable."""
-        self._setting, self._file = setting, file
+    def __init__(self, section: str, setting: str, file: str) -> None:
+        """`section` and `setting` name the file. Raises CertificateUnreadable."""
+        self._section, self._setting, self._file = section, setting, file
         self.last = self._read()
 
     def now(self) -> str:
@@ -37,14 +37,14 @@ class RenewedText:
             return self.last
         if text != self.last:
             self.last = text
-            _tell_renewed(self._setting, self._file)
+            _tell_renewed(self._section, self._setting, self._file)
         return text
 
     def _read(self) -> str:
         try:
             return text_of(self._file)
         except Unreadable as error:
-            raise CertificateUnreadable("kafka", self._setting, self._file, str(error)) from error
+            raise CertificateUnreadable(self._section, self._setting, self._file, str(error)) from error
 
 
 class RenewedPassword(str):
@@ -75,15 +75,18 @@ class RenewedContext(ssl.SSLContext):
     authorities that were removed are no longer trusted.
     """
 
+    _section: str
     _make: Callable[[], ssl.SSLContext]
     _files: Mapping[str, str]
     _looked_at: Mapping[str, tuple[int, ...] | None]
     _inside: ssl.SSLContext
 
-    def __new__(cls, make: Callable[[], ssl.SSLContext], files: Mapping[str, str]) -> RenewedContext:
-        """`make` reads `files` (setting to path). Raises CertificateUnreadable, as `make` does."""
+    def __new__(
+        cls, section: str, make: Callable[[], ssl.SSLContext], files: Mapping[str, str]
+    ) -> RenewedContext:
+        """`make` reads `files` (setting of `section` to path). Raises CertificateUnreadable like `make`."""
         context = super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
-        context._make, context._files = make, files
+        context._section, context._make, context._files = section, make, files
         context._looked_at = context._state()
         context._inside = make()
         return context
@@ -104,7 +107,7 @@ class RenewedContext(ssl.SSLContext):
             else:
                 for setting, file in self._files.items():
                     if state[setting] != self._looked_at[setting]:
-                        _tell_renewed(setting, file)
+                        _tell_renewed(self._section, setting, file)
             self._looked_at = state
         return self._inside
 
@@ -112,13 +115,13 @@ class RenewedContext(ssl.SSLContext):
         return {setting: state_of(file) for setting, file in self._files.items()}
 
 
-def _tell_renewed(setting: str, file: str) -> None:
+def _tell_renewed(section: str, setting: str, file: str) -> None:
     RENEWED.labels(setting).inc()
-    if _limiter.admit("renewed", setting) is not None:
-        _log.info("kafka.%s was read again from %s, for new connections", setting, file)
+    if _limiter.admit("renewed", section, setting) is not None:
+        _log.info("%s.%s was read again from %s, for new connections", section, setting, file)
 
 
 def _tell_unusable(error: CertificateUnreadable) -> None:
     UNUSABLE.labels(error.setting).inc()
-    if _limiter.admit("unusable", error.setting) is not None:
+    if _limiter.admit("unusable", error.section, error.setting) is not None:
         _log.warning("%s; new connections go on with what was read before", error)

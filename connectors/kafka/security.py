@@ -15,7 +15,7 @@ from connectors.kafka.renewed import (
     RenewedToken,
 )
 from connectors.process.tls_files import TlsFiles
-from schemas.settings import KafkaLogin
+from schemas.settings import Kafka, KafkaLogin
 
 complete_the_login()
 
@@ -36,7 +36,7 @@ def client_options(settings: KafkaLogin) -> dict[str, Any]:
         options |= _login(settings)
     if settings.security_protocol.endswith("SSL"):
         files = {setting: getattr(settings, setting) for setting in _FILES if getattr(settings, setting)}
-        options["ssl_context"] = RenewedContext(lambda: _ssl_context(settings), files)
+        options["ssl_context"] = RenewedContext(_section(settings), lambda: _ssl_context(settings), files)
     return options
 
 
@@ -45,18 +45,24 @@ def trusted(settings: KafkaLogin) -> ssl.SSLContext:
     return _ssl_context(msgspec.structs.replace(settings, ssl_certfile="", ssl_keyfile=""))
 
 
+def _section(settings: KafkaLogin) -> str:
+    """Return the section of the settings that these are."""
+    return "kafka" if isinstance(settings, Kafka) else "lmcache_kafka"
+
+
 def _login(settings: KafkaLogin) -> dict[str, Any]:
     if settings.sasl_mechanism == "OAUTHBEARER":
-        token = RenewedText("sasl_token_file", settings.sasl_token_file)
+        token = RenewedText(_section(settings), "sasl_token_file", settings.sasl_token_file)
         return {"sasl_oauth_token_provider": RenewedToken(token)}
     password = settings.sasl_password
     if settings.sasl_password_file:
-        password = RenewedPassword(RenewedText("sasl_password_file", settings.sasl_password_file))
+        file = settings.sasl_password_file
+        password = RenewedPassword(RenewedText(_section(settings), "sasl_password_file", file))
     return {"sasl_plain_username": settings.sasl_username, "sasl_plain_password": password}
 
 
 def _ssl_context(settings: KafkaLogin) -> ssl.SSLContext:
-    files = TlsFiles("kafka", settings.ssl_cafile, settings.ssl_certfile, settings.ssl_keyfile)
+    files = TlsFiles(_section(settings), settings.ssl_cafile, settings.ssl_certfile, settings.ssl_keyfile)
     files.require_readable()
     context = files.trusting()
     if files.ssl_certfile:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from connectors.kafka import renewed as renewing
 from connectors.kafka.renewed import RenewedContext, RenewedPassword, RenewedText, RenewedToken
 from connectors.kafka.security import client_options
+from connectors.process.limited_log import LogLimiter
 from connectors.process.login_files import RENEWED, UNUSABLE
 from connectors.process.tls_files import CertificateUnreadable
-from schemas.settings import Kafka
+from schemas.settings import Kafka, KafkaLogin
 
 FIRST = """\
 -----BEGIN CERTIFICATE-----
@@ -89,13 +91,31 @@ def test_a_file_that_says_nothing_for_a_while_leaves_the_last_password(
 ) -> None:
     file = tmp_path / "password"
     file.write_text("first")
-    text = RenewedText("sasl_password_file", str(file))
+    text = RenewedText("kafka", "sasl_password_file", str(file))
     renewed, unusable = counted("sasl_password_file")
     file.unlink() if content is None else file.write_bytes(content)
     assert text.now() == "first"
     assert counted("sasl_password_file") == (renewed, unusable + 1)
     file.write_text("second")
     assert text.now() == "second"
+
+
+def test_each_login_is_named_by_its_section(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "kvlens.kafka")
+    monkeypatch.setattr(renewing, "_limiter", LogLimiter())
+    for login in (Kafka, KafkaLogin):
+        file = tmp_path / login.__name__
+        file.write_text("first")
+        options = client_options(login(security_protocol="SASL_PLAINTEXT", sasl_password_file=str(file)))
+        file.write_text("second")
+        assert options["sasl_plain_password"].source.now() == "second"
+    assert [line.split(" was ")[0] for line in caplog.messages] == [
+        "kafka.sasl_password_file", "lmcache_kafka.sasl_password_file",
+    ]  # fmt: skip
+    with pytest.raises(CertificateUnreadable, match=r"of lmcache_kafka\.ssl_cafile: "):
+        client_options(KafkaLogin(security_protocol="SSL", ssl_cafile=str(tmp_path / "none")))
 
 
 @pytest.mark.parametrize(
@@ -199,7 +219,7 @@ def test_a_file_that_becomes_readable_is_read(tmp_path: Path) -> None:
             raise CertificateUnreadable("kafka", "ssl_cafile", str(file), "Permission denied")
         return ssl.create_default_context(cadata=file.read_text())
 
-    context = RenewedContext(made, {"ssl_cafile": str(file)})
+    context = RenewedContext("kafka", made, {"ssl_cafile": str(file)})
     file.write_text(SECOND)
     file.chmod(0o600)
     assert trusts(of_connection(context), FIRST)
