@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import aiohttp
+from yarl import URL
 
 from connectors.process.addresses import shown
 from connectors.process.pages import PageTooLarge, body_within, page_session
@@ -120,17 +121,19 @@ class Scraper:
 
 
 MAX_PAGE_BYTES = 8 << 20
+_REDIRECTS = (301, 302, 303, 307, 308)
 
 
 async def fetched(session: aiohttp.ClientSession, url: str) -> str:
-    """Return the page at `url`. Raises PageUnreadable."""
+    """Return the page at `url`, or where its server has it instead. Raises PageUnreadable."""
     try:
-        async with session.get(url) as response:
-            if response.status >= 400:
-                raise PageUnreadable("http_status", f"HTTP status {response.status}")
-            if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise PageUnreadable("not_prometheus", "compressed, which nobody asked for")
-            return (await body_within(MAX_PAGE_BYTES, response)).decode(errors="replace")
+        place = URL(url)
+        async with session.get(place, allow_redirects=False) as response:
+            moved = _moved(place, response)
+            if moved is None:
+                return await _text(response)
+        async with session.get(moved, allow_redirects=False) as response:
+            return await _text(response)
     except PageTooLarge as error:
         raise PageUnreadable("too_large", str(error)) from error
     except asyncio.TimeoutError as error:
@@ -141,3 +144,22 @@ async def fetched(session: aiohttp.ClientSession, url: str) -> str:
     except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: invalid addresses
         # Their texts repeat the address, including what is secret in it.
         raise PageUnreadable("unreachable", type(error).__name__) from error
+
+
+def _moved(place: URL, response: aiohttp.ClientResponse) -> URL | None:
+    """Return where a redirect leads on the same server, as to a slash at the end; None if it does not."""
+    if response.status not in _REDIRECTS:
+        return None
+    moved = place.join(URL(response.headers.get("Location", "")))
+    if moved.origin() != place.origin():
+        # An engine could lead the connector to whatever only that can reach.
+        return None
+    return moved.with_user(place.user).with_password(place.password)
+
+
+async def _text(response: aiohttp.ClientResponse) -> str:
+    if response.status >= 300:
+        raise PageUnreadable("http_status", f"HTTP status {response.status}")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise PageUnreadable("not_prometheus", "compressed, which nobody asked for")
+    return (await body_within(MAX_PAGE_BYTES, response)).decode(errors="replace")

@@ -75,6 +75,9 @@ async def pages() -> AsyncIterator[str]:
             while not hung.is_set():
                 await response.write(b"# nothing\n" * 10_000)
             return response
+        if kind in ("moved", "endlessly", "elsewhere"):
+            host = request.url.with_host("localhost") if kind == "elsewhere" else request.url
+            raise web.HTTPTemporaryRedirect(host.with_path("/endlessly" if kind == "endlessly" else "/good"))
         texts = {"good": GOOD, "absurd": ABSURD, "garbage": "vllm:prefix_cache_hits_total{} five\n"}
         return web.Response(text=texts[kind])
 
@@ -99,7 +102,18 @@ def _scraper(told: Told, timeout_seconds: float = 30.0) -> Scraper:
 async def test_each_page_is_counters_or_one_reason(pages: str) -> None:
     told = Told()
     scraper, hasty = _scraper(told), _scraper(told, timeout_seconds=0.3)
-    kinds = ("good", "absurd", "garbage", "status", "bomb", "endless", "hangs")
+    kinds = (
+        "good",
+        "moved",
+        "absurd",
+        "garbage",
+        "status",
+        "bomb",
+        "endless",
+        "endlessly",
+        "elsewhere",
+        "hangs",
+    )
     for kind in kinds:
         (hasty if kind == "hangs" else scraper).add(kind, f"{pages}/{kind}?token=hidden-word")
     scraper.add("gone", "http://127.0.0.1:1/metrics")
@@ -109,12 +123,15 @@ async def test_each_page_is_counters_or_one_reason(pages: str) -> None:
     await hasty.stop()
     assert told.delivered == {
         "good": EngineCounters(prefix_cache_queries=5),
+        "moved": EngineCounters(prefix_cache_queries=5),
         "absurd": EngineCounters(prefix_cache_hits=7),
     }
     assert told.refused == {"absurd": {"too_large": 3}}
     assert {name: reason for name, (reason, _) in told.failed.items()} == {
         "garbage": "not_prometheus",
         "status": "http_status",
+        "endlessly": "http_status",
+        "elsewhere": "http_status",
         "bomb": "not_prometheus",
         "endless": "too_large",
         "hangs": "timeout",
