@@ -118,8 +118,9 @@ def _hits(tables: StoredTables, begin: datetime, end: datetime) -> Iterator[tupl
         now = (row["queries"], row["hits"])
         old = before.get(rank, now)
         before[rank] = now
+        fell = now[0] < old[0] or now[1] < old[1]
         if row["time"] >= begin:
-            yield row["model"], row["replica"], row["time"], now[1] - (0 if now[0] < old[0] else old[1])
+            yield row["model"], row["replica"], row["time"], now[1] - (0 if fell else old[1])
 
 
 def _bounds(begin: datetime) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 from pipeline.verify.findings import Findings
 from pipeline.verify.money.check import CHANGING, FROM_MINUTES, VIEW, check_money
 from pipeline.verify.money.recount import LOST
+from pipeline.verify.money.rows import inputs_of
 from pipeline.verify.store import StoredTables
 
 START = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -30,8 +31,8 @@ def fill(replica: str, tokens: int) -> dict[str, Any]:
 class Looked:
     """What the store answers, look by look: a view that is wrong, and the rows behind it."""
 
-    def __init__(self, *fills: Rows, seconds: int = 10, hits: int = 0) -> None:
-        self.fills, self.seconds, self.hits = fills, seconds, hits
+    def __init__(self, *fills: Rows, seconds: int = 10, hits: int = 0, hits_before: int = 0) -> None:
+        self.fills, self.seconds, self.hits, self.hits_before = fills, seconds, hits, hits_before
         self.looks = -1
         self.at = 0.0
 
@@ -54,7 +55,14 @@ class Looked:
 
     def _scrapes(self) -> Rows:
         return [
-            {"model": "m", "replica": "a", "dp_rank": 0, "time": START, "queries": 9, "hits": 0},
+            {
+                "model": "m",
+                "replica": "a",
+                "dp_rank": 0,
+                "time": START,
+                "queries": 9,
+                "hits": self.hits_before,
+            },
             {"model": "m", "replica": "a", "dp_rank": 0, "time": START, "queries": 99, "hits": self.hits},
         ]
 
@@ -99,3 +107,8 @@ def test_what_is_not_compared_counts_once(seconds: int) -> None:
     compared = 2 if seconds == 10 else 1
     assert (findings.compared[VIEW], findings.differing[VIEW]) == (compared, compared)
     assert findings.left_out == ({} if seconds == 10 else {FROM_MINUTES: 1})
+
+
+def test_an_engine_whose_hits_fell_began_again() -> None:
+    tables = cast(StoredTables, Looked([], hits=5, hits_before=8))
+    assert [hit for *_, hit in inputs_of(tables, START).hits] == [0, 5]
