@@ -188,7 +188,7 @@ def _unrecognised(facts: Facts, sources: list[SourceId]) -> Iterator[Finding]:
         "note",
         "nothing that these publish says which engine it is; each store counts as a copy, each removal as "
         "the end of one",
-        "nothing for vLLM before 0.10 and SGLang before 0.5.9; of others see what they announce "
+        "nothing for vLLM before 0.10.2 and SGLang before 0.5.9; of others see what they announce "
         "(docs/engines.md#publishers-that-nobody-knows)",
         found,
     )
