@@ -8,7 +8,6 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
@@ -274,7 +273,9 @@ class Publisher:
         """
         batch = producer.create_batch()
         count = size = 0
-        for record in islice(lane.waiting, lane.most):
+        for record in lane.waiting:
+            if count and size + len(record.value) > lane.most_bytes:
+                break
             added = batch.append(timestamp=None, key=record.key, value=record.value, headers=record.headers)
             if added is None:
                 break
@@ -299,7 +300,7 @@ class Publisher:
         Readers see that its batches are missing.
         """
         if count > 1:
-            lane.most = count // 2
+            lane.most_bytes = size // 2
             return
         self._take(lane, 1, size, -1)
         self._telemetry.records_abandoned(1)
@@ -352,8 +353,8 @@ class _Lane:
         self.waiting: deque[_Outgoing] = deque()
         self.acknowledged = 0
         """Records, since the start; also those that were given up."""
-        self.most = sys.maxsize
-        """Records sent at once; fewer once the broker refused more as too large."""
+        self.most_bytes = sys.maxsize
+        """Of records sent at once; fewer once the broker refused more as too large."""
         self.some = asyncio.Event()
         self.delayed = False
         """Whether a batch has been in flight for longer than it should."""

@@ -63,6 +63,8 @@ class Producer:
     def __init__(self, most_bytes: int, partitions: int = 1) -> None:
         self.most_bytes, self.partitions = most_bytes, partitions
         self.taken: list[bytes] = []
+        self.batches: list[int] = []
+        """How many records each had that was taken."""
 
     def create_batch(self) -> Batch:
         return Batch()
@@ -77,6 +79,7 @@ class Producer:
         else:
             acknowledged.set_result(SimpleNamespace(offset=len(self.taken)))
             self.taken += batch.values
+            self.batches.append(len(batch.values))
         return acknowledged
 
 
@@ -130,6 +133,20 @@ async def test_what_the_broker_never_takes_holds_nothing_else_up(monkeypatch: py
     assert all("max.message.bytes" in reason for reason in heard.failures)
     assert len(heard.failures) <= 4
     assert publisher.unacknowledged_bytes == 0
+
+
+async def test_after_a_record_that_is_too_large_others_are_sent_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Producer(most_bytes=2_000)
+    publisher, heard = await publishing(monkeypatch, producer)
+    for seq in range(5):
+        event = Stored(b"12345678", 16, 16, medium="x" * (300 if seq else 3_000))
+        publisher.add(record(batch(seq, 0.0, event)))
+    assert await publisher.drain(60.0) == 0
+    await publisher.stop()
+    assert heard.abandoned == 1
+    assert producer.batches == [4], "it is its bytes that the broker does not take, not their number"
 
 
 async def test_a_partition_that_is_gone_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
