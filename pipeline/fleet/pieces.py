@@ -124,7 +124,7 @@ class PieceSplitter:
                     )
                     source.seen = max(source.seen, next(latest))
             if source.trust:
-                source.unsure_until = source.seen + self._horizon
+                source.unsure_until = max(source.unsure_until, source.seen + self._horizon)
         return rows
 
 

@@ -168,7 +168,7 @@ class ChangesInOrder:
                 changes += [of_pool[index] for index in counting(columns)]
                 source.seen = max([source.seen, *columns.times])
             if said.trust != "complete":
-                source.unsure_until = source.seen + self._horizon
+                source.unsure_until = max(source.unsure_until, source.seen + self._horizon)
         for name, order in orders.items():
             self._sources[name].reached = order.reached
         changes.sort(key=_due)

@@ -142,6 +142,26 @@ def test_what_waited_when_records_were_removed_does_not_date_them() -> None:
     assert [(row.unknown_blocks, row.cold_blocks) for row in rows][-2:] == [(3, 0), (3, 0)]
 
 
+@pytest.mark.parametrize("removed", [False, True], ids=["set aside", "removed by retention"])
+def test_no_record_of_an_incomplete_source_ends_what_lost_records_made_unknown(removed: bool) -> None:
+    """It may say nothing, or something older than what was lost."""
+    later = START + 30 * 3600.0
+    partial = record(0, FILLED, range(1, 4), START)
+    partial.sources[0].trust = "partial"
+    state = state_of(partial)
+    if removed:
+        state.skip_removed(100)
+    said = msgspec.structs.replace(partial, sources=[msgspec.structs.replace(partial.sources[0], changes=[])])
+    state.apply(100, said)
+    state.apply(101, record(1, FILLED, range(10, 13), later))
+    if not removed:
+        state.set_aside(102, RecordRefused("uneven_columns", "", (SourceName("r0", 0),)))
+    state.apply(103, said)
+    state.apply(104, record(0, FILLED, range(20, 23), later + 60.0))
+    rows = [row for row in state.cut(later + 90.0).rows if isinstance(row, FillsRow) and row.replica == "r0"]
+    assert [(row.unknown_blocks, row.cold_blocks) for row in rows][-1] == (3, 0)
+
+
 @pytest.mark.parametrize(("store_only", "last"), [(False, "m6"), (True, "m5")])
 def test_media_beyond_those_that_are_told_apart_count_as_the_last_of_them(
     store_only: bool, last: str
