@@ -41,7 +41,7 @@ class Extent:
 
 
 class BeginningMoved(PipelineError):
-    """Retention removed records between two looks at a partition."""
+    """Retention removed records of a partition before they were read."""
 
     topic: str
     partition: int
@@ -124,7 +124,7 @@ class TopicLog(Generic[Record]):
         topic_partition = TopicPartition(self._topic, partition)
         self._consumer.assign([topic_partition])
         self._consumer.seek(topic_partition, begin)
-        silent, found = 0, False
+        silent, next_offset = 0, begin
         while await self._consumer.position(topic_partition) < end:
             fetched = await self._consumer.getmany(
                 topic_partition, timeout_ms=_WAIT_MS, max_records=_FETCH_RECORDS
@@ -133,20 +133,20 @@ class TopicLog(Generic[Record]):
             if silent > _SILENT_FETCHES:
                 raise KafkaUnavailable(self._kafka.bootstrap_servers, "records of the log did not come")
             messages = fetched.get(topic_partition, [])
-            if messages and not found and messages[0].offset > begin:
-                await self._require_from(topic_partition, begin)
-            found = found or bool(messages)
+            if messages and messages[0].offset > next_offset:
+                await self._require_from(topic_partition, next_offset)
             for message in messages:
                 if message.offset >= end:
                     return
+                next_offset = message.offset + 1
                 self.record_bytes = len(message.value or b"")
                 self.written_at = message.timestamp / 1000
                 try:
                     yield message.offset, self._decode(message.value, message.headers, message.key)
                 except RecordRefused as refused:
                     yield message.offset, refused
-        if not found and begin < end:
-            await self._require_from(topic_partition, begin)
+        if next_offset < end:
+            await self._require_from(topic_partition, next_offset)
 
     async def _require_from(self, topic_partition: TopicPartition, begin: int) -> None:
         """Raise BeginningMoved unless the log still begins at `begin` or before.

@@ -59,3 +59,16 @@ async def test_offsets_without_a_record_are_no_loss(begin: int) -> None:
 async def test_what_was_removed_since_is_told(begin: int, left: tuple[int, ...]) -> None:
     with pytest.raises(BeginningMoved, match="retention removed records of t, partition 0"):
         await read(Consumer(begin, *left))
+
+
+@pytest.mark.parametrize("left", [(8,), ()])
+async def test_what_is_removed_while_the_partition_is_read_is_told(left: tuple[int, ...]) -> None:
+    class Shrinking(Consumer):
+        async def getmany(self, partition: TopicPartition, **_: Any) -> dict[TopicPartition, list[Any]]:
+            found = await super().getmany(partition)
+            if self._begin < 7:
+                self._begin, self._position, self._offsets = 7, 5, left
+            return found
+
+    with pytest.raises(BeginningMoved):
+        await read(Shrinking(0, 2, 3, 4))
