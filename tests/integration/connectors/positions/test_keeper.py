@@ -153,7 +153,7 @@ def run(
 
 
 def fingerprint_for(incarnation: int, seq: int) -> int:
-    return incarnation * 7919 + seq
+    return (incarnation * 7919 + seq) % 2**32
 
 
 def place(position: PositionRecord) -> tuple[int, int | None, int, bool]:
