@@ -267,6 +267,8 @@ class SourceStream:
 
     def _not_in_the_future(self, now: float) -> None:
         """Let no remembered time be later than `now`: setting the clock back must not make anything wait."""
+        counts = self._log.counts
+        counts.last_received_at = min(counts.last_received_at, now)
         self._live_at = min(self._live_at, now)
         self._connected_at = min(self._connected_at, now)
         self._began_at = min(self._began_at, now)

@@ -279,6 +279,12 @@ def test_a_clock_that_was_set_back_makes_no_tail_silence_or_pause_longer() -> No
     assert driver.new() == [Closed("silent")]
 
 
+def test_no_batch_was_received_in_the_future_of_a_clock_that_was_set_back() -> None:
+    driver = Driver().caught_up(0, 1)
+    driver.wait(-1_000)
+    assert driver.stream.counts.last_received_at == driver.now
+
+
 def test_live_batches_do_not_wait_for_the_tail() -> None:
     driver = Driver().caught_up(0)
     driver.wait(11)
