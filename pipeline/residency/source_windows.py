@@ -75,7 +75,8 @@ class SourceWindows:
         """End the open window for good: rows of another model have other keys, and begin with its own."""
         head = self._head
         if head.window is not None:
-            self.move_to(head.window + 1)
+            # Rows carried before must not go on showing an older state.
+            self.move_to(max(head.window, head.written_to or 0) + 1)
             head.window = head.carried_to = head.written_to = None
         head.capacity_blocks = head.cpu_capacity_tokens = 0
 

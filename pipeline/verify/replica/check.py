@@ -96,6 +96,7 @@ class SourceCheck:
         self.recount.on_window_closed = self._window_closed
         self.recount.on_windows_empty = self._windows_empty
         self.recount.on_life_over = self._life_over
+        self.recount.on_model_over = self._model_over
         self.recount.on_never_reached = self._never_reached
         self.recount.on_counters = self._counters
 
@@ -176,6 +177,12 @@ class SourceCheck:
         self._final(expected.life(self.recount))
         pools = self.recount.pools.items()
         self._two_sizes_counted = {where for where, pool in pools if isinstance(pool, TwoSizes)}
+
+    def _model_over(self, first: int) -> None:
+        """Note what rows show that the worker carried, if it did, to windows after the model's last one."""
+        for window in range(first, self._carried_to + 1):
+            rows = expected.carried_window(self.recount, window)
+            self._fresh.update((key_of(row), row) for row in rows)
 
     def _never_reached(self, first: int, last: int) -> None:
         for window in range(max(first, last - times.CARRIED_AT_ONCE), last + 1):

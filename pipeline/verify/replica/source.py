@@ -98,6 +98,8 @@ class SourceRecount:
         """Called after that, with the first window after it and the next one in which something came."""
         self.on_life_over: Callable[[], None] = lambda: None
         """Called before another session begins."""
+        self.on_model_over: Callable[[int], None] = lambda _first: None
+        """Called with the first window in which the replica's model no longer counts, before another does."""
         self.on_never_reached: Callable[[int, int], None] = lambda _first, _last: None
         """Called with the first and last window in which a source was not reached that never had a batch."""
         self.on_counters: Callable[[EngineCounters, float], None] = lambda _counters, _at: None
@@ -186,6 +188,7 @@ class SourceRecount:
             if another_model:
                 if self.window is not None:
                     self._move_to(self.window + 1)
+                    self.on_model_over(self.window)
                 self.window, self.capacity_blocks, self.cpu_capacity_tokens = None, 0, 0
             self._past = self.residency_sums()
             self._holdings.life_began()

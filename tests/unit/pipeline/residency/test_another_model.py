@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from pipeline.residency.partition import PartitionState
+from pipeline.verify.findings import Findings
 from pipeline.verify.keys import RowKey, key_of
 from pipeline.verify.replica import expected
+from pipeline.verify.replica.check import SourceCheck
 from pipeline.verify.replica.source import SourceRecount
 from schemas.events import Closed, EngineCounters, EventsRecord, Gap, Stored
 from schemas.rows import FlowRow, OccupancyRow, StreamHealthRow
@@ -92,3 +95,32 @@ def test_the_window_in_which_the_model_changes_is_split(name: str) -> None:
         ("a", 2, 1, "degraded"),
         ("b", 1, 0, "complete"),
     ]
+
+
+def test_rows_carried_for_a_model_show_its_end() -> None:
+    before, later, ahead = log()[:3], START + 60, START + 75
+    records = [*before, of("b", 2, opened(START + 100), batch(0, START + 101, Stored(packed(6), 16)))]
+    state, found = PartitionState(0, Worker(), shards=1), dict[RowKey, Any]()
+    for offset, one in enumerate(records):
+        state.apply(offset, one)
+        for now in (later, ahead) if offset == 2 else (START + 102,):
+            found |= {key_of(row): row for row in state.cut(now).rows}
+    of_a = [row for row in found.values() if isinstance(row, OccupancyRow) and row.model == "a"]
+    assert len(of_a) > 1
+    assert {row.blocks for row in of_a} == {0}
+
+    findings = Findings()
+    check = SourceCheck(
+        ("r", 0),
+        Worker(),
+        [*found.values()],
+        findings,
+        committed=len(records),
+        whole=True,
+        oldest=datetime(2020, 1, 1, tzinfo=timezone.utc),
+    )
+    for offset, one in enumerate(records):
+        check.apply(offset, one)
+    check.finish(0, len(records))
+    assert findings.kept == []
+    assert findings.compared[OccupancyRow.TABLE] == len(of_a) + 1
