@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from pipeline.verify import times
+from pipeline.verify.replica.health import Health
 from pipeline.verify.replica.objects import Uses
-from pipeline.verify.replica.source import Health, SourceRecount
+from pipeline.verify.replica.source import SourceRecount
 from pipeline.verify.replica.trust import Since
 from schemas.events import EngineCounters
 from schemas.rows import EngineCountersRow, FlowRow, ObjectsRow, OccupancyRow, SourceRow, StreamHealthRow

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from pipeline.verify import times
 from pipeline.verify.replica.copies import Held
 from pipeline.verify.replica.engine_capacity import gpu_room
+from pipeline.verify.replica.health import Health
 from pipeline.verify.replica.holdings import Holdings
 from pipeline.verify.replica.life import Life
 from pipeline.verify.replica.residency_sums import PoolOfSession, ResidencySums
@@ -37,21 +37,6 @@ MOST_MISSING = 2**62
 """Batches of one window, at most, that count as missing."""
 LAST_MOMENT = 1e-3
 """Seconds before the end of a window as of which changes that happen at its end count."""
-
-
-@dataclass
-class Health:
-    """The counters of `schemas.rows.StreamHealthRow`."""
-
-    batches: int = 0
-    events: int = 0
-    duplicate_batches: int = 0
-    gap_batches: int = 0
-    replayed_batches: int = 0
-    lost_batches: int = 0
-    undecodable_events: int = 0
-    restarts: int = 0
-    lag_seconds: float = 0.0
 
 
 class SourceRecount:
