@@ -301,6 +301,8 @@ class SourceResidency:
 
     def _gpu_room(self, counters: EngineCounters) -> int:
         """Return the capacity of the GPU in its largest blocks after these counters; 0 if none is known."""
+        if counters.capacity_blocks is None:
+            return self.head.capacity_blocks
         on_gpu = [part for part in self.occupancy() if part.medium == "gpu"]
         return capacity.in_largest_blocks(counters, on_gpu) or self.head.capacity_blocks
 
